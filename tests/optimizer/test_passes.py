@@ -1,5 +1,7 @@
 """The default passes as a whole: what they keep, what they say, where they end."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
@@ -32,7 +34,15 @@ from interposer.ops import (
     Reshape,
     Transpose,
 )
-from interposer.optimizer.passes import DEFAULT_PASSES, PassRecord, RewritePass, insert_debug_layers, run_passes
+from interposer.optimizer.passes import (
+    DEFAULT_PASSES,
+    GraphPass,
+    PassRecord,
+    RewritePass,
+    insert_debug_layers,
+    run_passes,
+)
+from interposer.rewriting.driver import Rewritten
 from interposer.rewriting.pattern import New, Rewrite, rewrite
 from interposer.testing.random_networks import RandomNetwork
 from tests.graphs import graphs, random_networks
@@ -167,8 +177,9 @@ def is_smooth(drawn: RandomNetwork) -> bool:
     """True if other orders of additions cannot change much: no discontinuous layers, all in float32 or wider."""
     infos = [value.known for layer in drawn.network for value in layer.outputs]
     wide = all(info.dtype in {DataType.FLOAT32, DataType.FLOAT64} for info in infos)
-    finite = all(np.isfinite(array).all() for array in drawn.feeds.values())
-    return wide and finite and not any(map(is_discontinuous, drawn.network))
+    if not wide or any(map(is_discontinuous, drawn.network)):
+        return False
+    return all(np.isfinite(array).all() for array in drawn.feeds.values())
 
 
 SMOOTH = (Addition, BatchNormalization, Convolution2d, FullyConnected, Multiplication, Reshape, Transpose)
@@ -303,6 +314,22 @@ def test_passes_reach_into_the_regions_of_layers():
     graph.layer("x").regions = (region,)
     run_passes(graph, DEFAULT_PASSES)
     assert [layer.name for layer in region] == ["x", "y"]
+
+
+def test_a_pass_that_damages_the_graph_is_named_with_the_damage():
+    def take_name(graph):
+        graph.layer("f").name = "x"
+        return Rewritten(Counter({"take_name": 1}))
+
+    with pytest.raises(VerificationError) as caught:
+        run_passes(
+            a_floor(), [GraphPass("unchanged", lambda graph: Rewritten()), GraphPass("thief", take_name)], rounds=1
+        )
+    assert str(caught.value) == (
+        "the graph is not valid after the passes 'thief':\n"
+        "  - 2 layers are called 'x'\n"
+        "  - the name 'f' is taken, but no layer has it"
+    )
 
 
 # --- the driver -------------------------------------------------------------------------------------------------------

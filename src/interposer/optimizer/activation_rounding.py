@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
+from interposer.core.records import dataclass
 from interposer.core.schema import Op
 from interposer.ir.graph import Graph, Layer
 from interposer.ops.quantization import DynamicFakeQuantization

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from interposer.core.records import dataclass
 from interposer.core.schema import Op
 from interposer.core.types import TensorInfo
 from interposer.ir.graph import Graph, Layer
@@ -36,9 +37,10 @@ class ComputeInIntegers:
         """Apply the rewrites to a graph, and return how often each was applied."""
         if not any(isinstance(layer.op, Dequantize) for layer in graph):
             return Rewritten()
-        before, guids = graph.clone(), {layer.guid for layer in graph}
+        before, known = graph.clone(), {layer.guid: (layer.op, layer.output_infos) for layer in graph}
         rewritten = apply_rewrites(graph, INTEGERS)
-        new_layers = [layer for layer in graph if layer.guid not in guids and is_placed_by_a_backend(layer)]
+        new_layers = [layer for layer in graph if known.get(layer.guid) != (layer.op, layer.output_infos)]
+        new_layers = [layer for layer in new_layers if is_placed_by_a_backend(layer)]
         if self.preference.is_first_for(graph, new_layers):
             return rewritten
         graph.restore(before)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from interposer.backend import (
     DEFAULT_FACTORY,
@@ -16,6 +16,7 @@ from interposer.backend import (
     own_factory_id,
 )
 from interposer.core.errors import BackendContractError, error_text
+from interposer.core.records import dataclass
 from interposer.ir.graph import Layer
 from interposer.optimizer.routes import Kind
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from numbers import Real
 from typing import Final
 
 from interposer.backend import Backend, Options
 from interposer.backend.ids import listed_ids
 from interposer.core.errors import BackendUnavailableError, InvalidArgumentError, did_you_mean, expect
+from interposer.core.records import dataclass
 from interposer.core.schema import registered_ops
 from interposer.plugins import DeviceSpec
 from interposer.report.optimized import AbsentBackend

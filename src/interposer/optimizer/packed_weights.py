@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final
 
+from interposer.core.records import dataclass
 from interposer.ir.graph import Graph, Layer
 from interposer.optimizer.preference import Preference
 from interposer.optimizer.rewrites.constants import folded, is_packed_weight, products_of

@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Final, Protocol
 
+from interposer.core.records import dataclass
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.regions import named_graphs
@@ -198,13 +199,21 @@ class PassRecord:
 def run_passes(graph: Graph, passes: Iterable[Pass], rounds: int = 8) -> list[PassRecord]:
     """Run passes in order on a graph and its regions, and repeat this until none of them changes anything any more.
 
-    The graph is verified after every pass that changed it. There are at most `rounds` rounds. In later rounds, only
-    passes that changed something are recorded.
+    The graph is verified after the last pass if one changed it. There are at most `rounds` rounds. In later rounds,
+    only passes that changed something are recorded.
 
     Raises:
-        VerificationError: a pass violated an invariant of the graph; names the pass and the violations.
+        VerificationError: a pass violated an invariant of the graph; names the passes that changed it and the
+            violations.
     """
-    ordered_passes = tuple(passes)
+    records = _run_all(graph, tuple(passes), rounds)
+    changing_passes = dict.fromkeys(repr(record.name) for record in records if record.changed)
+    if changing_passes:
+        verify(graph, after=f"the passes {', '.join(changing_passes)}")
+    return records
+
+
+def _run_all(graph: Graph, ordered_passes: Sequence[Pass], rounds: int) -> list[PassRecord]:
     records = list[PassRecord]()
     runs_since_change = 0
     for number in range(rounds):
@@ -226,7 +235,6 @@ def _run(pass_: Pass, graph: Graph) -> PassRecord:
     counts = {name: count for name, count in rewritten.counts.items() if count}
     record = PassRecord(pass_.name, counts, layers_before, len(graph), rewritten.finished)
     if counts:
-        verify(graph, after=f"the pass {pass_.name!r}")
         _log.info("%s", record)
     return record
 

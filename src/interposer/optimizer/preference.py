@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import NamedTuple
 
 from interposer.backend import Backend, Options, SubgraphView
+from interposer.core.records import dataclass
 from interposer.core.schema import Op
 from interposer.core.types import TensorInfo
 from interposer.ir.graph import Graph, Layer, Value

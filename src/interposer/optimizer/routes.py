@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import NamedTuple
 
 from interposer.backend import MemorySource, TensorHandleFactory
+from interposer.core.records import dataclass
 
 __all__ = ["COPY", "DEVICE_COPY", "IMPORT", "Hop", "Kind", "Route", "Side", "find_route"]
 

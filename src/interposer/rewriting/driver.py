@@ -10,16 +10,17 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from interposer.core.errors import UnknownRankError, VerificationError
+from interposer.core.records import dataclass
 from interposer.core.schema import Op
 from interposer.core.types import Dim, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.inference import infer_layer
 from interposer.ir.merged_names import NO_NAMES, MergedNames
-from interposer.ops import Constant
+from interposer.ops import Constant, Input
 from interposer.ops.axes import transposed
 from interposer.rewriting.pattern import INSERTED, Moved, New, Replacement, Rewrite, inverse, transpose
 
@@ -129,7 +130,7 @@ def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) ->
     users = [use.layer for old in layer.outputs for use in old.uses]
     for old, new in zip(layer.outputs, stand_ins, strict=True):
         graph.replace_uses(old, new)
-    gone = graph.erase_dead([layer])
+    gone = graph.erase_dead([*maker.former_sources, layer])
     if layer in graph:
         graph.erase(layer)
         gone.append(layer)
@@ -238,6 +239,8 @@ class _Maker:
     def __init__(self, graph: Graph, replaced: Layer, by: str) -> None:
         self.graph, self.replaced, self.by = graph, replaced, by
         self.new_of_layer: dict[Layer, New] = {}
+        self.former_sources: list[Layer] = []
+        """The producers of the former inputs of a layer that was changed instead of replaced."""
         self._known_layers: dict[int, Layer] = {}
         self._names: dict[Layer, str] = {}
 
@@ -258,21 +261,43 @@ class _Maker:
         return value
 
     def _root(self, new: New, old: Value) -> Value:
-        return self._make(new, new.info or old.known.with_constant(None), self.replaced.name).output
+        info = new.info or old.known.with_constant(None)
+        return self._make(new, info, self.replaced.name, is_root=True).output
 
-    def _make(self, new: New, info: TensorInfo | None, name: str) -> Layer:
+    def _make(self, new: New, info: TensorInfo | None, name: str, *, is_root: bool = False) -> Layer:
+        """Return the layer that `new` describes. The root replaces an output, and its inputs are made before it."""
         if id(new) in self._known_layers:
             return self._known_layers[id(new)]
         inputs = [self.input(source) for source in new.inputs]
         origin = new.like or self.replaced
-        layer = self.graph.add(new.op, inputs, outputs=[info], source=origin.source)
-        layer.hint, layer.backend = origin.hint, origin.backend
+        if is_root and not new.name and self._ends_with_replaced(origin, inputs):
+            layer = origin
+            self.former_sources += [value.producer for value in layer.values]
+            self.graph.change(layer, new.op, inputs, info)
+        else:
+            layer = self.graph.add(new.op, inputs, outputs=[info], source=origin.source)
+            layer.hint, layer.backend = origin.hint, origin.backend
         errors = infer_layer(layer)
         if errors:
             raise VerificationError([f"{new.op!r} does not fit: {error}" for error in errors], after=self._title())
         self._known_layers[id(new)], self.new_of_layer[layer] = layer, new
         self._names[layer] = new.name or (new.like.name if new.like else name)
         return layer
+
+    def _ends_with_replaced(self, layer: Layer, inputs: Sequence[Value | None]) -> bool:
+        """Return True if a layer is of no use without the replaced one, its only consumer.
+
+        The layer can then become the new layer that stands for it, which is faster than making one and erasing it. If
+        nothing uses the replaced layer, both are erased.
+        """
+        if layer is self.replaced or len(layer.outputs) != 1 or len(self.replaced.outputs) != 1:
+            return False
+        if not self.replaced.output.uses:
+            return False
+        output = layer.outputs[0]
+        if output.consumers != [self.replaced] or output in inputs or layer not in self.graph:
+            return False
+        return layer.op.pure and not layer.regions and not isinstance(layer.op, Input)
 
     def input(self, source: Value | New | None) -> Value | None:
         """Return a value, or the output of the new layer that `source` describes."""

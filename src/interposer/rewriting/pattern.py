@@ -12,7 +12,6 @@ graph, and checks that the replacement has exactly the info (shape, type, quanti
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, overload
 
@@ -20,6 +19,7 @@ import numpy as np
 
 from interposer.core.constants import share
 from interposer.core.errors import UnknownRankError
+from interposer.core.records import dataclass
 from interposer.core.schema import Op
 from interposer.core.traits import Trait
 from interposer.core.types import Array, Quantization, TensorInfo
@@ -73,7 +73,7 @@ class New:
     @cached_property
     def inferred(self) -> TensorInfo | None:
         """The inferred info of the only output, for the inputs as they first were; None if they do not fit."""
-        return gives(self.op, self.inputs)
+        return self.op.info if type(self.op) is Constant else gives(self.op, self.inputs)
 
 
 @dataclass(frozen=True, eq=False)

@@ -78,6 +78,8 @@ def test_matrices_are_multiplied_without_moving_them():
         ("ij,jk->ik", [(2, 3), (3, 4)], "int32"),
         ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 2)], "float16"),
         ("ijk,jl->il", [(2, 3, 4), (3, 5)], "bfloat16"),
+        ("jl,ijk->il", [(3, 5), (2, 3, 4)], "float16"),
+        ("i,ij->i", [(3,), (3, 4)], "float16"),
     ],
 )
 def test_an_einsum_stays_if_its_layers_would_round_otherwise(equation, shapes, dtype):

@@ -69,7 +69,8 @@ def drop_dequantize_and_quantize(op: Quantize, layer: Layer) -> Replacement:
         return None
     quantized, dequantized = layer.output.known, layer.values[0].known
     low, high = _EXACT_SCALES
-    exact = quantized.quantization is not None and all(low < scale < high for scale in quantized.quantization.scales)
+    scales = None if quantized.quantization is None else quantized.quantization.arrays.scales
+    exact = scales is not None and bool(low < scales.min() and scales.max() < high)
     fits = quantized.dtype.itemsize <= 2 and dequantized.dtype in (DataType.FLOAT32, DataType.FLOAT64)
     return dequantize.layer.inputs[0] if exact and fits else None
 

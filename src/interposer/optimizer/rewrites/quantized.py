@@ -359,9 +359,12 @@ def _weights(value: Value | None) -> Constant | None:
         return None
     quantization = quantized.known.quantization
     assert quantization is not None
-    if len(set(quantization.zero_points)) > 1:
+    if len(quantization.distinct_zero_points) > 1:
         return None
     numpy_dtype = np.uint8 if str(quantized.known.dtype).startswith("uint") else np.int8
+    stored = quantized.producer.op
+    if isinstance(stored, Constant) and stored.value.dtype == numpy_dtype and stored.info == quantized.known:
+        return stored
     return Constant(quantized.constant.astype(numpy_dtype, copy=False), quantization)
 
 
