@@ -514,6 +514,9 @@ def test_a_quantized_network_can_be_loaded_copied_and_printed():
         ({"algorithm": "best"}, "unknown algorithm 'best' (known: calibrated, armnn)"),
         ({"observer": "percentile", "percentile": 20}, "the percentile must be above 50 and at most 100, not 20"),
         ({"float_layers": "first"}, "float_layers must be a list of names, not 'first'"),
+        ({"float_layers": 5}, "float_layers must be a list of names, not 5"),
+        ({"float_layers": [5]}, "float_layers must be a list of names, not [5]"),
+        ({"target": float("nan")}, "target must be a number, not nan"),
         (
             {"float_layers": ["Softmin"]},
             "float_layers has 'Softmin', but no layer and no operator of the network has this name; "
@@ -531,3 +534,8 @@ def test_wrong_arguments_are_named(arguments, message):
     with pytest.raises(InvalidArgumentError) as caught:
         quantize(image_network(), **({"data": images(1)} | arguments))
     assert str(caught.value) == message
+
+
+def test_an_iterator_of_layers_is_refused_because_it_would_be_used_up():
+    with pytest.raises(InvalidArgumentError, match="float_layers must be a list of names, not <list_iterator"):
+        quantize(image_network(), images(1), float_layers=iter(["first"]))

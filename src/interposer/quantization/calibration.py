@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interposer.backend import Options
+from interposer.core.records import dataclass
 from interposer.core.types import Array, DataType
 from interposer.ir.graph import Value
 from interposer.ir.network import Network

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interposer.core.errors import UnknownRankError
+from interposer.core.records import dataclass
 from interposer.core.traits import ResultQuantization, Trait
 from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ir.graph import Layer, Value

@@ -78,7 +78,6 @@ class _Reader:
         """Return the samples in a folder or a file."""
         if source.is_dir():
             return self.folder(source)
-        check_regular(str(source))
         return self.table(source) if source.suffix.lower() == ".csv" else self.limited(self.archive(source))
 
     def limited(self, samples: Samples) -> Samples:
@@ -103,6 +102,7 @@ class _Reader:
 
     def archive(self, file: Path) -> Samples:
         """Return the samples in one file: an image, or .npy or .npz with arrays."""
+        check_regular(str(file))
         suffix = file.suffix.lower()
         if suffix == ".npz":
             return self._samples(file, self._matched(file, _arrays(file)))
@@ -143,6 +143,7 @@ class _Reader:
 
     def table(self, file: Path) -> Samples:
         """Return the samples of a table of paths or of numbers."""
+        check_regular(str(file))
         rows = list(_rows(file))
         if not rows:
             raise InvalidArgumentError(f"{file}: the table is empty")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from interposer.core.records import dataclass
 from interposer.core.types import Quantization
 from interposer.quantization.statistics import finite_or_none
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Real
 from typing import Any, Final, Literal
 
 from interposer.backend import Options
-from interposer.core.errors import InvalidArgumentError, as_int, did_you_mean, expect
+from interposer.core.errors import InvalidArgumentError, as_int, did_you_mean, expect, expect_names
+from interposer.core.records import dataclass
 from interposer.core.types import DataType
 from interposer.file_formats import Format
 from interposer.ir.graph import Layer, Value
@@ -188,6 +189,8 @@ def _check_options(
         expect(switch, bool | None if name == "per_channel" else bool, f"{name} must be True or False")
     for name, number in ({"target": target} | dict(numbers)).items():
         expect(number, Real | None, f"{name} must be a number")
+        if number is not None and math.isnan(number):
+            raise InvalidArgumentError(f"{name} must be a number, not nan")
     if numbers["percentile"] is not None and observer != "percentile":
         raise InvalidArgumentError(f"percentile is for the observer 'percentile', not for {observer!r}")
     if numbers["block_size"] is not None and scheme != "weights-int4":
@@ -397,8 +400,7 @@ def _scheme(scheme: str | Scheme, algorithm: str, per_channel: bool | None) -> S
 
 def _float_reasons(network: Network, names: Collection[str]) -> dict[Layer, str]:
     """Return the layers that stay in float by request, with the reason."""
-    if isinstance(names, str):
-        raise InvalidArgumentError(f"float_layers must be a list of names, not {names!r}")
+    expect_names(names, "float_layers")
     layers = [layer for layer in network.graph if not isinstance(layer.op, Constant | Input | Output)]
     known_names = {*(layer.name for layer in layers), *(layer.kind for layer in layers)}
     for name in names:

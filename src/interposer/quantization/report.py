@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from interposer.core.records import dataclass
 from interposer.quantization.layer_report import LayerReport, OutputReport
 from interposer.quantization.page import html
 from interposer.quantization.statistics import decibels

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Final
 
 import numpy as np
 
+from interposer.core.records import dataclass
 from interposer.ir.graph import Layer, Value
 from interposer.ir.network import Network
 from interposer.kernels.fixedpoint import dequantize

@@ -8,9 +8,9 @@ BatchMatMul with constant weights becomes a FullyConnected, and a pool over the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
+from interposer.core.records import dataclass
 from interposer.core.schema import Op
 from interposer.core.traits import ResultQuantization, Role, Trait
 from interposer.core.types import DataType

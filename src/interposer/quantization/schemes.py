@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from interposer.core.errors import InvalidArgumentError, did_you_mean
+from interposer.core.records import dataclass
 from interposer.core.types import Array, DataType, Quantization, integer_range
 
 __all__ = ["SCHEMES", "STORAGE", "Scheme", "quantization_of", "quantized_array", "scheme_of"]

@@ -8,12 +8,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
 
 from interposer.core.errors import UnknownRankError
+from interposer.core.records import dataclass
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataType, Quantization, TensorInfo
 from interposer.ir.graph import Layer, Value

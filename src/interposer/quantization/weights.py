@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from interposer.core.records import dataclass
 from interposer.core.types import Array, Quantization
 from interposer.quantization.schemes import Scheme, quantization_of, quantized_array
 
