@@ -92,6 +92,7 @@ def test_an_input_that_an_output_still_needs_must_be_named():
         (["halves"], BindingError, "inputs: layer 'halves' has 2 results; name one of them: 'halves:0', 'halves:1'"),
         (["image", "image"], BindingError, "inputs: 'image' and 'image' are one value; name it once"),
         ("sum", InvalidArgumentError, "inputs must be a list of names, not 'sum'"),
+        (3, InvalidArgumentError, r"inputs must be a list of names, not 3"),
         ([3], InvalidArgumentError, r"inputs must be a list of names, not [3]"),
     ],
 )
@@ -99,6 +100,12 @@ def test_wrong_names_are_refused(inputs, kind, message):
     with pytest.raises(kind) as error:
         read_network(chain(), inputs=inputs)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize("argument", ["inputs", "outputs"])
+def test_an_iterator_of_names_is_refused_because_it_would_be_used_up(argument):
+    with pytest.raises(InvalidArgumentError, match=f"^{argument} must be a list of names, not <list_iterator"):
+        read_network(chain(), **{argument: iter(["sum"])})
 
 
 def test_a_constant_and_a_state_cannot_become_inputs():

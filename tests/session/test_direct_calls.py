@@ -42,12 +42,17 @@ def direct(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> b
 
 @pytest.fixture
 def sums(natives: Natives, tmp_path: Path) -> Iterator[Sums]:
-    """Makes models of ``sum = a + b`` and ``twice = sum + sum`` on a plug-in that statements can make fail."""
+    """Makes models of ``sum = a + b`` and ``twice = sum + sum`` on a plug-in that statements can make fail.
+
+    The outputs in `again` are outputs once more, under names of their own.
+    """
     if not sys.platform.startswith("linux"):
         pytest.skip("dynamic backends are only for Linux")
     runtimes = []
 
-    def sums(shape: tuple[int | None, ...] = (1, 3), options: Any = None, **statements: str) -> Model:
+    def sums(
+        shape: tuple[int | None, ...] = (1, 3), options: Any = None, again: tuple[int, ...] = (), **statements: str
+    ) -> Model:
         flags = [f"-D{name}={statement}" for name, statement in statements.items()]
         folder = tmp_path / str(len(runtimes))
         natives.install(folder, "Tests_Adder_backend.so", Path("adder.c"), *flags)
@@ -55,8 +60,9 @@ def sums(natives: Natives, tmp_path: Path) -> Iterator[Sums]:
         network = Network("sums")
         a, b = (network.add_input_layer(n, TensorInfo(shape), name=name) for n, name in enumerate("ab"))
         total = network.add_addition_layer(a, b)
-        network.add_output_layer(0, total, name="sum")
-        network.add_output_layer(1, network.add_addition_layer(total, total), name="twice")
+        results = [total, network.add_addition_layer(total, total)]
+        for number, output in enumerate((0, 1, *again)):
+            network.add_output_layer(number, results[output], name=["sum", "twice", "third", "fourth"][number])
         return ip.load(network, ["Adder"], runtime=runtimes[-1], fallback=False)
 
     yield sums
@@ -419,6 +425,41 @@ assert model.run([x])[0].tolist() == [2, 2, 2]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "Adder: backend 'Adder' is not available: it was opened before this process was forked\n"
+
+
+# --- outputs that are the same tensor ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("again", [(0,), (1,), (1, 0), (0, 0)], ids=str)
+def test_a_tensor_that_is_an_output_several_times_is_given_as_often(
+    again: tuple[int, ...], sums: Sums, direct: bool
+) -> None:
+    model = sums(again=again)
+    assert is_direct(model) == direct
+    expected = [[SUM, TWICE][output] for output in (0, 1, *again)]
+    for _ in range(2):
+        outputs = model.run([A, B])
+        assert lists(outputs) == expected
+        assert all(array.flags.owndata and array.flags.writeable for array in outputs)
+        pairs = [(a, b) for n, a in enumerate(outputs) for b in outputs[:n]]
+        assert not any(np.shares_memory(a, b) for a, b in pairs)
+        assert lists(model.run({"b": B, "a": A}, ["third", "twice"])) == [expected[2], TWICE]
+        given = [np.empty_like(A) for _ in expected]
+        assert lists(model.run([A, B], given)) == lists(given) == expected
+        assert lists(model.run([A, B], deadline=LONG)) == expected
+        assert lists(model.bind([A, B])()) == expected
+        assert lists(list(model({"a": A, "b": B}).values())) == expected
+
+
+def test_wrong_calls_are_refused_if_a_tensor_is_an_output_several_times(sums: Sums, direct: bool) -> None:
+    model = sums(again=(0,))
+    with pytest.raises(BindingError) as caught:
+        model.run([A])
+    assert str(caught.value) == "1 inputs were given; the model has 2 ('a', 'b')"
+    model.close()
+    with pytest.raises(InvalidArgumentError) as closed:
+        model.run([A, B])
+    assert "closed" in str(closed.value)
 
 
 # --- shapes that depend on data ---------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import importlib
 import logging
 import os
@@ -21,6 +22,7 @@ from interposer import writers
 from interposer.cli.main import main
 from interposer.core.cache import cached_files, later, read_cached, settle, write_cached
 from interposer.core.errors import BindingError, LoadError
+from interposer.plugins.capi.library.executable import Executable
 from interposer.session.network_entry import Entry, read_entry
 from interposer.session.variants import KnownBlueprint
 from tests import warm
@@ -89,6 +91,10 @@ def open_file(tmp_path):
     return created
 
 
+def compiled_parts():
+    return [thing for thing in gc.get_objects() if isinstance(thing, Executable)]
+
+
 def numbers(model, batch=1):
     """Inputs for a model that has one input."""
     [info] = model.inputs.values()
@@ -132,6 +138,22 @@ def test_what_was_kept_explains_itself_as_before(load, file):
     assert second.explain().to_dict() == first.explain().to_dict()
     assert str(second.network) == str(first.network)
     assert second.values == first.values
+
+
+def test_a_cached_model_that_was_explained_holds_no_compiled_part_once_it_is_closed(load, file):
+    load(file).close()
+    gc.collect()
+    others = {id(part) for part in compiled_parts()}
+    gc.disable()
+    try:
+        model = load(file)
+        assert was_cached(model)
+        model.explain()
+        assert {id(part) for part in compiled_parts()} - others
+        model.close()
+        assert not {id(part) for part in compiled_parts()} - others
+    finally:
+        gc.enable()
 
 
 def test_a_cached_model_is_made_for_the_shapes_of_each_call(load, open_file):

@@ -13,6 +13,7 @@ import interposer
 from interposer import Network, TensorInfo
 from interposer.core.errors import BindingError, DeadlineExceededError, InvalidArgumentError, RunCancelledError
 from interposer.core.types import Quantization
+from interposer.ir.states import states_of
 from interposer.runtime import RunControl
 from interposer.testing.oracle import Oracle
 from interposer.writers import onnx
@@ -139,6 +140,15 @@ def test_a_failing_run_leaves_the_states_as_they_were() -> None:
         with pytest.raises(interposer.InterposerError):
             model.run([np.int32([7])])
         assert model.state["count"].tolist() == [1]
+
+
+def test_states_stay_known_after_the_end_of_a_graph_that_is_freed() -> None:
+    graph = counter(2.0).graph.clone()
+    [state] = states_of(graph)
+    graph.free_after_last_use()
+    del graph
+    assert state.info == TensorInfo((2,))
+    np.testing.assert_array_equal(state.initial, np.full(2, 2, np.float32))
 
 
 def test_quantized_states_start_with_their_zero_point() -> None:

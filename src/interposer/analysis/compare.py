@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from interposer.analysis.bench import random_inputs
 from interposer.analysis.divergence import Divergence, Tolerance
+from interposer.analysis.random_inputs import random_inputs
 from interposer.backend import Options
 from interposer.backend.ids import listed_ids
 from interposer.core.errors import InterposerError, InvalidArgumentError, UnsupportedLayerError
+from interposer.core.records import dataclass
 from interposer.ir.graph import Layer, Value
 from interposer.ir.network import Network
 from interposer.ir.states import states_of

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from interposer.core.errors import InvalidArgumentError
+from interposer.core.records import dataclass
 from interposer.core.types import Array, TensorInfo
 
 __all__ = ["Divergence", "Tolerance"]

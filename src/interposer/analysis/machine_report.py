@@ -13,13 +13,14 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from interposer._version import __version__
+from interposer.core.records import dataclass
 from interposer.core.types import DataLayout, TensorInfo
 from interposer.ir.network import Network
 from interposer.ops import ActivationFunction

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from interposer.core.records import dataclass
 from interposer.core.types import Dim, TensorInfo
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.regions import places

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from interposer.core.records import dataclass
 from interposer.report.facts import Facts, LayerFacts, Part, Tensor
 from interposer.report.records import Crossing, Placement
 from interposer.report.times import BASIS, Clock, Times, time_text

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.records import dataclass
 from interposer.core.traits import Trait
 from interposer.core.types import Dim, Quantization, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from interposer.ir.dot import save_dot
+from interposer.core.records import dataclass
 from interposer.ir.graph import Graph, Layer
 from interposer.report.estimate import operations_of
-from interposer.report.explanation import LATE, Explanation, Times, Verdict
-from interposer.report.facts import facts_of
 from interposer.report.records import Crossing, Message, Placement, Refusal
-from interposer.saved.writing import save_optimized
+
+if TYPE_CHECKING:
+    from interposer.report.explanation import Explanation, Times, Verdict
 
 __all__ = ["AbsentBackend", "OptimizedNetwork"]
 
@@ -82,6 +81,12 @@ class OptimizedNetwork:
         """The Output layers, by binding id."""
         return self.graph.outputs
 
+    def free_after_last_use(self) -> None:
+        """Free the graphs as soon as nothing refers to them any more; see `Graph.free_after_last_use`."""
+        self.graph.free_after_last_use()
+        if self.known_operations is None:
+            self.divided().free_after_last_use()
+
     def explain(self, times: Times | None = None) -> Explanation:
         """Return the backend of each layer, and why the other backends do not run it.
 
@@ -90,6 +95,9 @@ class OptimizedNetwork:
         Args:
             times: the measured times of runs; `Model.explain` passes them.
         """
+        from interposer.report.explanation import Explanation  # noqa: PLC0415 - most runs are not explained
+        from interposer.report.facts import facts_of  # noqa: PLC0415
+
         refusals = {(refusal.layer, refusal.backend): refusal.reasons for refusal in self.refusals}
         return Explanation(
             self.name,
@@ -109,6 +117,8 @@ class OptimizedNetwork:
         `refusals` has the recorded reasons by names of layer and backend. A backend that was not asked before is asked
         now.
         """
+        from interposer.report.explanation import LATE, Verdict  # noqa: PLC0415
+
         for backend in self.preferences:
             if backend == placement.backend:
                 continue
@@ -130,6 +140,8 @@ class OptimizedNetwork:
             UnwritableError: a layer has an attribute that cannot be saved.
             FileWriteError: the file cannot be written; an existing file is unchanged.
         """
+        from interposer.saved.writing import save_optimized  # noqa: PLC0415 - few networks are saved
+
         save_optimized(path, self, sign_key)
 
     def to_dot(self, path: str | os.PathLike[str] | None = None) -> str:
@@ -141,6 +153,8 @@ class OptimizedNetwork:
         Raises:
             FileWriteError: the file cannot be written.
         """
+        from interposer.ir.dot import save_dot  # noqa: PLC0415 - seldom needed
+
         return save_dot(self.graph, path)
 
     def _repr_html_(self) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
+from interposer.core.records import dataclass
 from interposer.core.types import Dim, TensorInfo
 
 __all__ = ["ASKING_RAISED", "COMPILING_RAISED", "Crossing", "Message", "Placement", "Refusal"]

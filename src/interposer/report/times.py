@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from interposer.core.records import dataclass
 from interposer.report.facts import OPERATIONS_PER_BYTE, Facts, Part
 from interposer.report.steps import leading_layers
 

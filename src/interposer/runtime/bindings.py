@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from interposer.core.containers import as_given, as_stored
 from interposer.core.dlpack import as_array, shared_array
 from interposer.core.errors import BindingError, ExecutionError
+from interposer.core.records import dataclass
 from interposer.core.types import MAX_RANK, Array, DataType, TensorInfo, TensorShape
 from interposer.ir.graph import Layer, binding_id
 from interposer.ir.states import direct_sinks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from numbers import Real
 from os import PathLike
 from typing import Any
@@ -13,6 +13,7 @@ from interposer.backend import CustomAllocator, MemoryOptimizerStrategy, Options
 from interposer.backend.ids import listed_ids
 from interposer.backend.strategies import chosen_strategy
 from interposer.core.errors import InvalidArgumentError, as_int, expect
+from interposer.core.records import dataclass
 from interposer.isolation import Isolation, requested_isolations
 from interposer.profiling.external.options import ExternalProfilingOptions
 

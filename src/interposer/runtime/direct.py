@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -25,7 +26,16 @@ if TYPE_CHECKING:
     from interposer.plugins.capi.running._direct import DirectCall
     from interposer.plugins.capi.running.direct import NetworkFacts
 
-__all__ = ["DirectRun", "OnlyPart", "StatefulCall", "direct_call", "only_part", "recorded"]
+__all__ = [
+    "DirectRun",
+    "OnlyPart",
+    "RepeatingCall",
+    "StatefulCall",
+    "direct_call",
+    "only_part",
+    "recorded",
+    "repeating_call",
+]
 
 DirectRun: TypeAlias = Callable[[Any, Any], "list[Array] | None"]
 
@@ -57,19 +67,47 @@ def direct_call(
     return direct.direct_call(part.workload, part.facts)
 
 
-def only_part(
+def repeating_call(
     steps: Steps, bindings: Bindings, inputs: Sequence[int], runs: dict[int, Any], left: Callable[[], object]
+) -> RepeatingCall | None:
+    """Return a call that runs a network of which several outputs are the same tensor; None as for `direct_call`.
+
+    The arguments are those of `direct_call`. None is returned for other networks, too.
+    """
+    value_of_output = {binding_id(sink): sink.values[0] for sink in direct_sinks(steps.program.graph)}
+    values = [value_of_output[binding] for binding in sorted(bindings.outputs)]
+    first_output = {value: binding for binding, value in reversed(sorted(value_of_output.items(), key=itemgetter(0)))}
+    part = None
+    if len(first_output) < len(values):
+        part = only_part(steps, bindings, inputs, runs, left, sorted(first_output.values()))
+    if part is None:
+        return None
+    from interposer.plugins.capi.running import direct  # noqa: PLC0415 - only where there are plug-ins
+
+    call = direct.direct_call(part.workload, part.facts)
+    distinct = list(dict.fromkeys(values))
+    return None if call is None else RepeatingCall(call, [distinct.index(value) for value in values])
+
+
+def only_part(
+    steps: Steps,
+    bindings: Bindings,
+    inputs: Sequence[int],
+    runs: dict[int, Any],
+    left: Callable[[], object],
+    outputs: Sequence[int] | None = None,
 ) -> OnlyPart | None:
     """Return the only part of a network; None if the network has other layers, or its part is no plug-in's.
 
-    The arguments are those of `direct_call`.
+    The arguments are those of `direct_call`, and the binding ids of the outputs that a run gives, by default all of
+    them in order. None is also returned if two of these outputs are the same tensor.
     """
     step = steps.only_step
     if step is None or not _runs_a_part(step.workload):
         return None
     from interposer.plugins.capi.running import direct  # noqa: PLC0415 - only where there are plug-ins
 
-    outputs = sorted(bindings.outputs)
+    outputs = sorted(bindings.outputs) if outputs is None else outputs
     input_positions, output_positions = (
         {binding: position for position, binding in enumerate(ids)} for ids in (inputs, outputs)
     )
@@ -77,8 +115,10 @@ def only_part(
     position_of_output = {
         layer.values[0]: output_positions[binding_id(layer)]
         for layer in direct_sinks(steps.program.graph)
-        if binding_id(layer) in bindings.outputs
+        if binding_id(layer) in output_positions
     }
+    if len(position_of_output) < len(outputs):
+        return None
     workload: Any = step.workload
     operands = [step.layer.inputs[index] for index in workload.operands]
     facts = direct.NetworkFacts(
@@ -105,6 +145,28 @@ def recorded(call: DirectRun, steps: Steps) -> DirectRun:
 def _sites_of_runs(steps: Steps) -> Together:
     sites = steps.program.sites
     return Together([sites.run, sites.execute, *steps.sites])
+
+
+class RepeatingCall:
+    """A direct call of a network of which several outputs are the same tensor: each gets an array of its own.
+
+    `places` has, for each output of the network, the number of its tensor among the results of `call`.
+    """
+
+    def __init__(self, call: DirectCall, places: Sequence[int]) -> None:
+        self._call = call
+        self._places = [(place, place in places[:number]) for number, place in enumerate(places)]
+
+    def run(self, inputs: Any, outputs: Any) -> list[Array] | None:
+        """Run the network once; return None without running as `Runtime.direct_call` does, and for given outputs."""
+        results = self._call.run(inputs, None) if outputs is None else None
+        if results is None:
+            return None
+        return [results[place].copy() if is_repeated else results[place] for place, is_repeated in self._places]
+
+    def close(self) -> None:
+        """Prevent further calls; see the extension's `DirectCall`."""
+        self._call.close()
 
 
 class StatefulCall:

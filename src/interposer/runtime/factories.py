@@ -80,7 +80,7 @@ class Factories:
     ) -> None:
         self._optimized = optimized
         self._sites: NetworkSites | None = sites if first is None else first._sites
-        self._first_factories = first or self
+        self._first = first
         self._strategies: Mapping[str, MemoryOptimizerStrategy] = first._strategies if first else strategies or {}
         self.sequential = sequential
         custom_allocators = allocators if first is None else first.registry.custom_allocators
@@ -106,6 +106,11 @@ class Factories:
         for manager in dict.fromkeys(self.managers.values()):  # the first ones have the memory of constants, too
             (self.constant_handles if first is None else self.handles).destroy_after(manager)
 
+    @property
+    def _first_factories(self) -> Factories:
+        """The factories that have the constants; not an attribute, as a reference to itself would delay its end."""
+        return self._first or self
+
     def _name_shared_arena(self) -> None:
         """Name the arena that several backends share after all of them."""
         sharing = [backend for backend in self._factories if self._has_plain_arrays(backend)]
@@ -114,7 +119,7 @@ class Factories:
 
     @property
     def _shares_arena(self) -> bool:
-        """True if all backends with plain arrays have one arena sequential."""
+        """True if all backends with plain arrays share one arena."""
         return self.sequential and not self.registry.custom_allocators and not self._strategies
 
     def _has_plain_arrays(self, backend: str) -> bool:
@@ -214,7 +219,7 @@ class Factories:
             parent: the handle of `whole`.
             origin: the index in `whole` of the first element.
             info: the info of the contained tensor.
-            owned: the handles to destroy sequential.
+            owned: the handles that are destroyed together, to which the new one is added.
 
         Returns:
             The handle, or None if the backend cannot create it.
@@ -442,22 +447,8 @@ class Factories:
         size = int(getattr(self.managers[backend], "planned_bytes", 0))
         if size and self._sites is not None:
             shared = "" if "+" in backend else backend
-            self._sites.memory(f"arena of {backend}", sign * size, "arena", shared, partial(self._held, backend))
-
-    def _held(self, backend: str) -> list[HeldTensor] | None:
-        """Return the tensors in the arena of a backend; None if they are not known."""
-        tensors, manager = self.tensors(), self.managers[backend]
-        if tensors is None:
-            return None
-        if not isinstance(manager, ArenaMemoryManager):
-            return []
-        held_by_number: dict[int, HeldTensor] = {}
-        for layer, name, handle in tensors:
-            number = manager.number_of(handle) if isinstance(handle, ArrayHandle) else None
-            if number is not None and number not in held_by_number:  # others share its memory
-                lifetime, offset = manager.lifetimes[number], manager.plan.offsets[number]
-                held_by_number[number] = HeldTensor(name, layer, lifetime.size, offset, lifetime.begins, lifetime.ends)
-        return list(held_by_number.values())
+            tensors = partial(_held, self.tensors, self.managers[backend])
+            self._sites.memory(f"arena of {backend}", sign * size, "arena", shared, tensors)
 
     def release(self) -> None:
         """Let the backends release their memory; failures are only logged."""
@@ -477,6 +468,24 @@ class Factories:
 
 def _unknown() -> None:
     """Return None, as the tensors are not known."""
+
+
+def _held(
+    tensors_of: Callable[[], Iterable[tuple[str, str, TensorHandle]] | None], manager: MemoryManager
+) -> list[HeldTensor] | None:
+    """Return the tensors in the arena of a backend; None if they are not known."""
+    tensors = tensors_of()
+    if tensors is None:
+        return None
+    if not isinstance(manager, ArenaMemoryManager):
+        return []
+    held_by_number: dict[int, HeldTensor] = {}
+    for layer, name, handle in tensors:
+        number = manager.number_of(handle) if isinstance(handle, ArrayHandle) else None
+        if number is not None and number not in held_by_number:  # others share its memory
+            lifetime, offset = manager.lifetimes[number], manager.plan.offsets[number]
+            held_by_number[number] = HeldTensor(name, layer, lifetime.size, offset, lifetime.begins, lifetime.ends)
+    return list(held_by_number.values())
 
 
 def _arena(

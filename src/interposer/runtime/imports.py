@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NewType
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from interposer.backend import ExternalMemory, MemoryDescriptor, MemorySource
 from interposer.core.dlpack import shared_array
 from interposer.core.errors import BindingError, MemoryImportError, expect
+from interposer.core.records import dataclass
 from interposer.core.types import Array
 from interposer.runtime.bindings import Binding, Bindings, array_problems
 from interposer.runtime.overlaps import is_same_memory, share_memory
@@ -21,7 +22,7 @@ __all__ = ["Import", "ImportedInputId", "ImportedOutputId", "ImportedRun", "Impo
 
 ImportedInputId = NewType("ImportedInputId", int)
 ImportedOutputId = NewType("ImportedOutputId", int)
-Accepts = Callable[[str, int, Array], "str | None"]
+Problem = Callable[[str, int, Array], "str | None"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,15 +65,15 @@ class Imports:
     """The memory that callers have imported for one network, by import id. Thread-safe.
 
     Args:
-        accepts: called with the kind, binding id and array; returns the reason why the network cannot use the array
-            directly, or None.
-        aliases: returns the binding ids of the inputs whose memory an output may have, by those of the outputs.
+        problem: a weak reference to a method of the network, which owns this object. It takes the kind, binding id and
+            array, and returns the reason why the network cannot use the array directly, or None.
+
+    `aliases` has the binding ids of the inputs whose memory an output may have, by those of the outputs.
     """
 
-    def __init__(
-        self, bindings: Bindings, name: str, accepts: Accepts, aliases: Callable[[], Mapping[int, int]]
-    ) -> None:
-        self._bindings, self._name, self._accepts, self._aliases = bindings, name, accepts, aliases
+    def __init__(self, bindings: Bindings, name: str, problem: weakref.WeakMethod[Problem]) -> None:
+        self._bindings, self._name, self._problem = bindings, name, problem
+        self.aliases: Mapping[int, int] = {}
         self._imports: dict[int, Import] = {}
         self._new_ids = itertools.count(1)
         self._runs: dict[tuple[Sequence[int], Sequence[int]], ImportedRun] = {}
@@ -144,7 +145,8 @@ class Imports:
         else:
             array = np.asarray(shared_array(caller_memory))
         error = _source_problem(caller_memory, source) or _problem(binding, array, writable)
-        error = error or self._accepts(kind, binding.id, array)
+        problem = self._problem()
+        error = error or (problem and problem(kind, binding.id, array))
         if error:
             if memory is not None:
                 memory.release(undone=True)
@@ -215,7 +217,7 @@ class Imports:
     def _new_run(self, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> ImportedRun:
         inputs_read = self._by_binding("input", inputs)
         outputs_written = self._by_binding("output", outputs)
-        _refuse_overlaps(inputs_read, outputs_written, self._aliases())
+        _refuse_overlaps(inputs_read, outputs_written, self.aliases)
         all_imports = (*inputs_read.values(), *outputs_written.values())
         complete = len(inputs_read) == len(self._bindings.inputs) and len(outputs_written) == len(
             self._bindings.outputs

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 
+from interposer.core.records import dataclass
 from interposer.core.types import DataType, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops.control import Constant, Input, MemImport, Output

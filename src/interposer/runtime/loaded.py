@@ -21,11 +21,19 @@ from interposer.ir.regions import places
 from interposer.ir.states import states_of
 from interposer.ops.control import Constant, PreCompiled
 from interposer.profiling.events import HeldTensor, TracedNetwork
-from interposer.profiling.profiler import Profiler
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.asynchronous import DeviceHungError
 from interposer.runtime.bindings import Bindings
-from interposer.runtime.direct import DirectRun, OnlyPart, StatefulCall, direct_call, only_part, recorded
+from interposer.runtime.direct import (
+    DirectRun,
+    OnlyPart,
+    RepeatingCall,
+    StatefulCall,
+    direct_call,
+    only_part,
+    recorded,
+    repeating_call,
+)
 from interposer.runtime.factories import Factories
 from interposer.runtime.flow import flow_of
 from interposer.runtime.imports import ImportedRun, Imports
@@ -40,6 +48,7 @@ from interposer.runtime.workloads import DebugCallback, TransferCounts, Transfer
 
 if TYPE_CHECKING:
     from interposer.plugins.capi.running._direct import DirectCall
+    from interposer.profiling.profiler import Profiler
 
 __all__ = ["DirectRun", "LoadedNetwork", "check_imports"]
 
@@ -86,8 +95,8 @@ class LoadedNetwork:
         self._counts, self._runs = TransferCounts(), dict[int, RunControl | None]()
         self._lock, self._released = threading.RLock(), False
         self._runs_changed = threading.Condition(self._lock)
-        self._direct: dict[tuple[int, ...], DirectCall] = {}
-        self.imports = Imports(self.bindings, optimized.name, self._import_problem, lambda: self._aliases)
+        self._direct: dict[tuple[int, ...], DirectCall | RepeatingCall] = {}
+        self.imports = Imports(self.bindings, optimized.name, weakref.WeakMethod(self._import_problem))
         try:
             self._program = Program(optimized.graph, self._factories, self._counts, self._sites, room)
             first_memory = WorkingMemHandle(self._program, self._factories, workers)
@@ -100,7 +109,7 @@ class LoadedNetwork:
             self._factories.constant_handles.destroy()
             raise
         self.bindings.constants = Constants(self._constant_arrays())
-        self._steps, self._aliases = first_memory.steps, first_memory.aliases
+        self._steps, self.imports.aliases = first_memory.steps, first_memory.aliases
         self._record_memory()
         self._in_place_by_state = self._states_in_place()
         self._is_single_layer = len(self._program.running) == 1
@@ -128,7 +137,7 @@ class LoadedNetwork:
         name_of = {binding_id(state.source): state.name for state in large}
         return in_place_by_state | {
             name_of[output_id]: True
-            for output_id, input_id in self._aliases.items()
+            for output_id, input_id in self.imports.aliases.items()
             if output_id == input_id and output_id in name_of
         }
 
@@ -188,6 +197,8 @@ class LoadedNetwork:
     @cached_property
     def profiler(self) -> Profiler:
         """The profiler of the network's runs."""
+        from interposer.profiling.profiler import Profiler  # noqa: PLC0415 - seldom needed
+
         return Profiler(self._sites.network)
 
     def memory(self) -> MemoryReport:
@@ -331,7 +342,9 @@ class LoadedNetwork:
         with self._lock:
             call = self._direct.get(tuple(inputs))
             if call is None:
-                call = direct_call(self._steps, self.bindings, inputs, self._runs, partial(_notify, self._runs_changed))
+                left = partial(_notify, self._runs_changed)
+                call = direct_call(self._steps, self.bindings, inputs, self._runs, left)
+                call = call or repeating_call(self._steps, self.bindings, inputs, self._runs, left)
             if call is None or self._released:
                 return None
             self._direct[tuple(inputs)] = call

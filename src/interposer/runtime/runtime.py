@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interposer.backend import BackendContext, MemorySource
 from interposer.backend.contracts import checked
@@ -34,7 +34,7 @@ from interposer.isolation import BackendEvent, requested_isolations
 from interposer.plugins import BackendRegistry, DeviceSpec, process_registry
 from interposer.plugins.capi.loading.records import DynamicBackendRecord
 from interposer.plugins.discovery import load_dynamic_backends
-from interposer.profiling import Category, Profiler
+from interposer.profiling import Category
 from interposer.profiling.recorder import interval
 from interposer.profiling.service import ProfilingService
 from interposer.report.optimized import OptimizedNetwork
@@ -51,6 +51,9 @@ from interposer.runtime.runs import PendingRun, RunControl, Workers
 from interposer.runtime.states import StateMemory
 from interposer.runtime.working import WorkingMemHandle
 from interposer.runtime.workloads import DebugCallback, TransferReport
+
+if TYPE_CHECKING:
+    from interposer.profiling.profiler import Profiler
 
 __all__ = ["NetworkId", "Runtime"]
 

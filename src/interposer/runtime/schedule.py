@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from interposer.core.records import dataclass
 from interposer.ir.graph import Layer, Value
 from interposer.ops.control import MemCopy, MemImport
 from interposer.runtime.flow import dependencies_of

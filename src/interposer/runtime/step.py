@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 from interposer.backend import TensorHandle, Workload
+from interposer.core.records import dataclass
 from interposer.ir.graph import Layer
 
 __all__ = ["Step"]

@@ -100,7 +100,7 @@ class Steps:
         """The step of the only layer that runs, if no tensor needs memory of its own; else None.
 
         All inputs and outputs of the layer are then those of the network, and can be in memory of the caller. Shapes of
-        outputs may depend on data.
+        outputs may depend on data, and several outputs of the network may be the same one of the layer.
         """
         program = self.program
         if len(program.running) != 1 or self._regions or program.layout.pieces:
@@ -109,7 +109,7 @@ class Steps:
         own_step, inputs_read = program.step(layer), [input_layer.output for input_layer in self.inputs]
         step = own_step.ready_step() if isinstance(own_step, LateStep) else own_step
         outputs_written = [output.values[0] for output in direct_sinks(program.graph)]
-        writes_only_outputs = sorted(map(id, outputs_written)) == sorted(map(id, layer.outputs))
+        writes_only_outputs = set(map(id, outputs_written)) == set(map(id, layer.outputs))
         read_values = {value for value in layer.inputs if value is not None}
         borrowed = self.imported | program.shaped_by_data
         is_borrowed = borrowed.issuperset((*inputs_read, *outputs_written)) and read_values.issubset(inputs_read)
@@ -592,16 +592,9 @@ def failure(layer: Layer, failure_text: str, error: Exception) -> InterposerErro
     place = f"{layer.name}/{inside}" if inside else layer.name
     backend = error.backend if isinstance(error, ExecutionError) and inside else backend_of(layer)
     if isinstance(error, InvalidValueError) and not inside:
-        tensor = _operand_tensor(layer, error.operand)
-        return error.of_layer(str(layer), layer=place, backend=backend, tensor=tensor)
+        return error.of_layer(str(layer), layer=place, backend=backend, tensor=layer.tensor_of(error.operand))
     if isinstance(error, InvalidValueError):
         # without regions, it names a layer of a compiled part, or one that has run earlier in another process
         return error.located(f"layer {layer}: {error}", layer=place, backend=backend) if layer.regions else error
     text = f"layer {layer} {failure_text} on backend {backend_of(layer)}: {error_text(error)}"
     return ExecutionError(text, layer=place, backend=backend)
-
-
-def _operand_tensor(layer: Layer, operand: str) -> str:
-    """Return the name of the tensor that a layer has for an operand, or "" if there is none of this name."""
-    names = (layer.op.operand_name(index) for index in range(len(layer.inputs)))
-    return next((value.name for name, value in zip(names, layer.inputs, strict=True) if name == operand and value), "")

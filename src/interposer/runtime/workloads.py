@@ -6,12 +6,12 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from interposer.backend import MemorySource, TensorHandle, Workload
 from interposer.core.errors import BackendContractError
+from interposer.core.records import dataclass
 from interposer.core.types import Array
 from interposer.ops.control import Debug
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from interposer.core.config import thread_budget
 from interposer.core.constants import LEAST_MAPPED, mapped, place_of
 from interposer.core.errors import DamagedFileError, ParseError
 from interposer.core.files import check_regular, unreadable
+from interposer.core.records import dataclass
 from interposer.core.types import Array
 
 __all__ = ["HEADER_BYTES", "MAGIC", "PAGE", "VERSION", "Container", "Header", "Ref", "SectionWriter", "is_saved"]

@@ -7,12 +7,12 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 from interposer.core.errors import InterposerError, ParseError, UntrustedFileError
 from interposer.core.ownership import why_untrusted
+from interposer.core.records import dataclass
 from interposer.core.types import Array
 from interposer.saved.container import Container
 from interposer.saved.signing import SignedAs, check_trusted, public_keys

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -195,6 +195,31 @@ def _attribute(value: Any, codec: Any, arrays: ArrayWriter) -> Any:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
+class _LateInfos(Mapping[str, TensorInfo]):
+    """Infos by name, each made from its data when it is first read, as few of thousands ever are.
+
+    Reading an info raises `ParseError` if its data is damaged.
+    """
+
+    def __init__(self, plain: Mapping[str, Any], read: Callable[[Mapping[str, Any]], TensorInfo]) -> None:
+        self._plain, self._read = {_text(name): plain_info for name, plain_info in plain.items()}, read
+        self._infos: dict[str, TensorInfo] = {}
+
+    def __getitem__(self, name: str) -> TensorInfo:
+        if name not in self._infos:
+            self._infos[name] = self._read(self._plain[name])
+        return self._infos[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._plain
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._plain)
+
+    def __len__(self) -> int:
+        return len(self._plain)
+
+
 class GraphReader:
     """Creates graphs from their data, and verifies them.
 
@@ -232,15 +257,16 @@ class GraphReader:
 
     def _graph(self, plain: Any) -> Graph:
         graph = Graph(_text(plain["name"]))
-        graph.folded = {_text(name): self._folded(plain_info) for name, plain_info in plain.get("folded", {}).items()}
+        graph.folded = _LateInfos(plain.get("folded", {}), self._folded)
         values: list[Value] = []
         for plain_layer in plain["layers"]:
             values += self._layer(graph, plain_layer, values).outputs
         return graph
 
     def _folded(self, plain: Mapping[str, Any]) -> TensorInfo:
-        info = info_from_plain(plain["info"])
-        return info.with_constant(array_of(plain["value"], self._data)) if "value" in plain else info
+        with reading_facts(self._path):
+            info = info_from_plain(plain["info"])
+            return info.with_constant(array_of(plain["value"], self._data)) if "value" in plain else info
 
     def _layer(self, graph: Graph, plain: Mapping[str, Any], values: list[Value]) -> Layer:
         regions = [self._graph(plain_region) for plain_region in plain.get("regions", ())]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from interposer.core.errors import InvalidArgumentError, MissingDependencyError, UntrustedFileError
 from interposer.core.files import check_regular, reason_of
+from interposer.core.records import dataclass
 from interposer.saved.container import Container, Header
 
 __all__ = ["SIGNED_AS", "SignedAs", "check_signature", "check_trusted", "facts_of", "public_keys", "signed"]

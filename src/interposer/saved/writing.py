@@ -6,7 +6,7 @@ import base64
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from os import PathLike
 from typing import Any, Final, Protocol
 
@@ -17,6 +17,7 @@ from interposer.core.codec import info_to_plain
 from interposer.core.config import thread_budget
 from interposer.core.errors import InterposerError, InvalidArgumentError
 from interposer.core.files import replacing
+from interposer.core.records import dataclass
 from interposer.core.types import TensorInfo
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.regions import named_graphs, places

@@ -5,8 +5,9 @@ Public names are imported on first use: formats of this package are listed witho
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from interposer.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from interposer.session.bound import BoundRun
@@ -22,9 +23,10 @@ FORMATS: tuple[str, ...]
 """The names of all formats that are read or written."""
 
 _HOMES = {
-    "BoundRun": "bound", "Limits": "limits", "Model": "model", "default_runtime": "runtimes", "load": "loading",
-    "read_network": "source",
+    "bound": ("BoundRun",), "limits": ("Limits",), "loading": ("load",), "model": ("Model",),
+    "runtimes": ("default_runtime",), "source": ("read_network",),
 }  # fmt: skip
+_member, __dir__ = lazy_names(__name__, _HOMES)
 
 
 def __getattr__(name: str) -> Any:
@@ -32,8 +34,4 @@ def __getattr__(name: str) -> Any:
         from interposer.file_formats import process_formats  # noqa: PLC0415 - it changes while the process runs
 
         return process_formats().names
-    if name not in _HOMES:
-        raise AttributeError(f"module 'interposer.session' has no attribute {name!r}")
-    member = getattr(import_module(f"interposer.session.{_HOMES[name]}"), name)
-    globals()[name] = member
-    return member
+    return _member(name)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final, NoReturn
 
 import numpy as np
 
 from interposer.core.errors import InvalidArgumentError, MissingDependencyError
+from interposer.core.records import dataclass
 from interposer.core.types import UNKNOWN, Array, DataLayout, DataType, Dim, TensorInfo
 
 __all__ = ["Preprocessing", "read_image"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from numbers import Real
 
 from interposer.core.errors import LimitExceededError, expect
+from interposer.core.records import dataclass
 from interposer.core.room import Room
 from interposer.ir.graph import Graph
 from interposer.report.estimate import Estimate, estimate

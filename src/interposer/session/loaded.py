@@ -22,6 +22,7 @@ from interposer.core.errors import (
     IncompatibleMemoryError,
     InterposerError,
     InvalidArgumentError,
+    InvalidOperandError,
     InvalidValueError,
     LoadError,
     ParseError,
@@ -104,6 +105,7 @@ class LoadedVariants:
 
     def prepare_again(self, blueprint: Blueprint) -> None:
         """Unload all networks, and load those of another blueprint from now on."""
+        self.blueprint.free_after_last_use()
         self.blueprint = blueprint
         self.drop(self.by_key)
         self.prepare()
@@ -283,7 +285,9 @@ class LoadedVariants:
         """
         self.fast_path = None
         for key in tuple(keys):
-            self.runtime.unload_later(self.by_key.pop(key).network_id)
+            variant = self.by_key.pop(key)
+            self.runtime.unload_later(variant.network_id)
+            variant.optimized.free_after_last_use()
 
     def check_open(self) -> None:
         """Raise `InvalidArgumentError` if the model is closed."""
@@ -295,6 +299,8 @@ class LoadedVariants:
         self.is_closed, self.fast_path = True, None
         for key in tuple(self.by_key):
             self._unload(key)
+        self.current = None
+        self.blueprint.free_after_last_use()
 
     def _variant(self, arrays: Mapping[str, Array], disabled: set[str]) -> Key:
         """Return the key of the network for the shapes and values of these inputs; build and load it if it is missing.
@@ -312,6 +318,7 @@ class LoadedVariants:
                 network = self._built(arrays) if known is None else known.network()
                 key = self.blueprint.key(arrays)
                 self._make_within_limits(key, network, disabled)
+                network.graph.free_after_last_use()
             self._make_room(key)
         self.by_key.move_to_end(key)
         self.current = self.by_key[key]
@@ -324,8 +331,9 @@ class LoadedVariants:
         except ParseError as error:
             if not self.blueprint.needed:
                 raise
-            names = ", ".join(map(repr, self.blueprint.needed))
-            raise InvalidValueError(f"the network cannot be built for these values of {names}: {error}") from error
+            refusal = error.refusal if isinstance(error, InvalidOperandError) else InvalidValueError(str(error))
+            text = f"the network cannot be built for these values of {', '.join(map(repr, self.blueprint.needed))}"
+            raise refusal.located(f"{text}: {error}", layer=refusal.layer, backend="") from error
 
     def _usable(self, variant: FirstVariant) -> bool:
         """Return True if a variant is optimized already, for backends of which none is disabled for this model."""
@@ -400,7 +408,7 @@ class LoadedVariants:
     def _unload(self, key: Key) -> None:
         with suppress(UnknownNetworkError):  # the runtime is closed already
             self.runtime.unload_network(self.by_key[key].network_id)
-        del self.by_key[key]
+        self.by_key.pop(key).optimized.free_after_last_use()
 
 
 def _forget(runtime: Runtime, variants: _Variants) -> None:

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -31,10 +31,8 @@ from interposer.ir.states import State, states_of
 from interposer.optimizer import OptimizerOptions
 from interposer.optimizer.declared_shapes import with_expanded_dims
 from interposer.optimizer.optimizer_options import check_seconds
-from interposer.profiling import Profile, Profiler
 from interposer.profiling.marks import active_marks, is_unmarked, marked
 from interposer.profiling.recorder import active
-from interposer.report.explanation import Explanation, Times
 from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime import MemoryReport, OnlyPart, PendingRun, RunControl, Runtime, StateMemory, TransferReport
 from interposer.session.arguments import named_inputs
@@ -54,6 +52,11 @@ from interposer.session.shapes import Shapes
 from interposer.session.signatures import SignatureInfo
 from interposer.session.variants import Blueprint, KnownBlueprint
 
+if TYPE_CHECKING:
+    from interposer.profiling import Profile, Profiler
+    from interposer.report.explanation import Explanation
+    from interposer.report.times import Times
+
 __all__ = ["Model"]
 
 Inputs: TypeAlias = "Sequence[Any] | Mapping[str, Any] | ImportedTensors"
@@ -61,7 +64,6 @@ Outputs: TypeAlias = "str | Sequence[Any] | Mapping[str, Any] | ImportedTensors"
 _Controls: TypeAlias = Callable[[], RunControl | None]
 _RUN_ARGUMENTS: Final = ("inputs", "outputs", "deadline", "signature", "profile")
 """The arguments of `Model.run`, which inputs given by keyword cannot have as names."""
-_NO_PROFILE: Final = "the profile must be a Profile, such as interposer.profile()"
 
 
 class Model:
@@ -329,6 +331,8 @@ class Model:
         units_run = {placement.runs_in for placement in optimized.placements}
         units = plan.units if units_run <= plan.units.keys() else {}
         source, spread = f"plan {plan.chosen!r}", plan.spread.get(plan.chosen)
+        from interposer.report.times import Times  # noqa: PLC0415 - seldom needed
+
         return Times(whole_seconds, units, source=source, spread=spread, **self._search_facts())
 
     def transfers(self) -> TransferReport:
@@ -555,8 +559,7 @@ class Model:
         named: Mapping[str, Any],
     ) -> list[Any]:
         """Run a signature or the main network once, marked for profilers of programs and recorded in a profile."""
-        if profile is not None:
-            expect(profile, Profile, _NO_PROFILE)
+        _check_profile(profile)
         mark = marked(f"run {self.name}") if active_marks and is_unmarked() else nullcontext()
         with mark, nullcontext() if profile is None else profile.of_this_thread():
             model = self if signature is None else self._relatives.of_signature(signature)
@@ -620,8 +623,7 @@ class Model:
         if signature is not None:
             model = self._relatives.of_signature(signature)
             return model.submit(inputs, outputs, deadline=deadline, profile=profile, **named)
-        if profile is not None:
-            expect(profile, Profile, _NO_PROFILE)
+        _check_profile(profile)
         if named or inputs is None:
             inputs = named_inputs(self.inputs, inputs, named, _RUN_ARGUMENTS)
         names = None if outputs is None else requested_names(outputs)
@@ -800,8 +802,10 @@ class Model:
     def close(self) -> None:
         """Unload the network; later calls raise `InvalidArgumentError`.
 
-        Closing a closed model does nothing. If a context of a backend refused to unload a network, closing again tries
-        to unload it once more.
+        What backends hold for the network, such as memory of a device, is freed now, unless the caller still has its
+        `optimized` form. Single layers of this form are disconnected from each other unless the caller has it or its
+        graph. Closing a closed model does nothing. If a context of a backend refused to unload a network,
+        closing again tries to unload it once more.
 
         Raises:
             LoadError: the context of a backend refuses to unload the network.
@@ -866,3 +870,10 @@ def _relative(choice: Choice, limits: Limits, states: StateMemory, network: Netw
 def _control(deadline: float | None) -> RunControl | None:
     """Return the object that cancels a run after `deadline` seconds; None without a deadline."""
     return None if deadline is None else RunControl(deadline)
+
+
+def _check_profile(profile: object) -> None:
+    if profile is not None:
+        from interposer.profiling.profiles import Profile  # noqa: PLC0415 - most runs have none
+
+        expect(profile, Profile, "the profile must be a Profile, such as interposer.profile()")

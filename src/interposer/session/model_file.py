@@ -17,7 +17,6 @@ from interposer.core.constants import LEAST_MAPPED, mapped, place_of
 from interposer.core.files import check_regular
 from interposer.core.types import Array
 from interposer.formats.caffe import is_caffe_text
-from interposer.formats.tflite.external import may_have_external_buffers
 
 __all__ = ["FOLDER", "NAMES", "ModelFile"]
 
@@ -100,6 +99,8 @@ class ModelFile:
         last_bytes = b""
         for number, piece in enumerate(self._pieces()):
             if number == 0 and piece[4:8] == b"TFL3":
+                from interposer.formats.tflite.external import may_have_external_buffers  # noqa: PLC0415
+
                 return not may_have_external_buffers(piece)
             if number == 0 and is_caffe_text(piece[:4096]):
                 return False

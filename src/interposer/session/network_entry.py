@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -17,6 +17,7 @@ from interposer._version import __version__
 from interposer.backend import DEFAULT_FACTORY, Backend, SavedPart
 from interposer.core.cache import Piece, Record, read_record
 from interposer.core.codec import array_from_plain, array_to_plain
+from interposer.core.records import dataclass
 from interposer.core.schema import Op
 from interposer.core.types import Dim, Quantization, TensorInfo, TensorShape
 from interposer.ir.graph import Graph, Layer, Value
@@ -285,7 +286,9 @@ def _divided(
 
     @cache
     def divided() -> OptimizedNetwork:
-        return optimize(network(), ids, DeviceSpec(registry), options)
+        optimized = optimize(network(), ids, DeviceSpec(registry), options)
+        optimized.free_after_last_use()
+        return optimized
 
     return divided
 

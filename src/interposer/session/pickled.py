@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
 from interposer.core.errors import InvalidArgumentError, LoadError, ParseError, memory_to
 from interposer.core.files import check_regular, unreadable
+from interposer.core.records import dataclass
 from interposer.core.types import TensorShape
 from interposer.formats.tensorflow import is_saved_model, missing
 from interposer.ir.network import Network

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from interposer.core.records import dataclass
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import Runtime
 from interposer.session.fallback import asks_to_measure

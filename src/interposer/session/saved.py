@@ -23,7 +23,6 @@ from interposer.ir.graph import Graph
 from interposer.ir.inference import inferences_remembered
 from interposer.ir.network import Network
 from interposer.ir.regions import named_graphs, places
-from interposer.ir.states import State
 from interposer.ir.subgraph import SubgraphView
 from interposer.ops.control import PreCompiled
 from interposer.optimizer import OptimizerOptions
@@ -38,7 +37,7 @@ from interposer.session.limits import Limits
 from interposer.session.placement.plan import Plan
 from interposer.session.shapes import Shapes, bound
 from interposer.session.values import with_values
-from interposer.session.variants import Blueprint, FirstVariant, Key, fingerprint
+from interposer.session.variants import Blueprint, FirstVariant, Key, LaterBlueprint, fingerprint
 
 __all__ = ["SavedBlueprint", "Target", "read_saved", "target_of"]
 
@@ -253,7 +252,7 @@ class _UnfitError(Exception):
     """Raised if a saved variant cannot be restored here; the text is the reason."""
 
 
-class SavedBlueprint(Blueprint):
+class SavedBlueprint(LaterBlueprint):
     """A blueprint of a saved network, whose variants are restored on demand, and optimized again if they do not fit.
 
     `notes` says what is different from when the network was saved.
@@ -282,30 +281,12 @@ class SavedBlueprint(Blueprint):
         """Return a blueprint of the same network for another model; it restores the compiled parts once more."""
         return SavedBlueprint(self._target, self._runtime, self._limits)
 
-    @cached_property
-    def _whole(self) -> Blueprint:
-        """The blueprint of the network before it was optimized."""
+    def _read(self) -> Blueprint:
         with reading_facts(self._target.file.path):
             return Blueprint(_template(self._target.file, self._target.file.index))
 
-    @property
-    def network(self) -> Network | None:  # type: ignore[override] # Blueprint sets it
-        """The network before it was optimized; None if its layers depend on values of inputs."""
-        return self._whole.network
-
-    def states(self) -> list[State] | None:
-        """Return the states of the network before it was optimized; see `Blueprint.states`."""
-        return self._whole.states()
-
-    @property
-    def templates(self) -> Mapping[str, Any]:  # type: ignore[override] # Blueprint sets it
-        """Functions that create the template of each signature."""
-        return self._whole.templates
-
-    @property
-    def metadata(self) -> Any:  # type: ignore[override] # Blueprint sets it
-        """The function that reads the metadata of the model file; None if there is none."""
-        return self._whole.metadata
+    def _forget(self) -> None:
+        self._restored.clear()
 
     @property
     def usual_shapes(self) -> dict[str, TensorShape]:
@@ -353,18 +334,6 @@ class SavedBlueprint(Blueprint):
             differences = [str(reason)]
         self._notes += [f"the saved network was optimized again: {reason}" for reason in differences]
         return None
-
-    def values(self) -> dict[str, TensorInfo]:
-        """Return the infos of all values by name; see `Blueprint.values`."""
-        return self._whole.values()
-
-    def with_outputs(self, names: tuple[str, ...]) -> Network | Template:
-        """Return the network with the values of these names as its only outputs; see `Blueprint.with_outputs`."""
-        return self._whole.with_outputs(names)
-
-    def variant(self, arrays: Mapping[str, Any]) -> Network:
-        """Return the network specialised for these inputs, which are arrays by name."""
-        return self._whole.variant(arrays)
 
 
 def _unfit(variant: Variant, registry: BackendRegistry) -> list[str]:

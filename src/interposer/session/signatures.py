@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from interposer.core.records import dataclass
 from interposer.core.types import TensorInfo
 from interposer.frontends.template import Template
 

@@ -308,6 +308,11 @@ def _read_by(format: Format, name: str, source: Any, reading: Reading) -> Networ
     path = source if isinstance(source, str) else None
     try:
         network: object = format.read(source, reading)
+    except ParseError as error:
+        located = error if path is None else error.at(path)
+        if located is error:
+            raise
+        raise located from error
     except (InterposerError, MemoryError):
         raise
     except Exception as error:

@@ -6,8 +6,9 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from interposer.core.records import dataclass
 
 __all__ = ["LONG", "REST", "Timing", "spread_of", "take_turns", "undecided"]
 

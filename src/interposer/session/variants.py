@@ -93,6 +93,15 @@ class Blueprint:
         """Return a blueprint of the same network for another model; later changes of one do not affect the other."""
         return copy.copy(self)
 
+    def free_after_last_use(self) -> None:
+        """Free the networks as soon as nothing else refers to them; see `Graph.free_after_last_use`.
+
+        Optimized networks are forgotten; they are made again on demand.
+        """
+        for network in (self.network, self._last_network):
+            if network is not None:
+                network.graph.free_after_last_use()
+
     @property
     def settled(self) -> Key | None:
         """The key of the network for all calls, or None if shapes or values of inputs are only known in a call."""
@@ -114,6 +123,7 @@ class Blueprint:
         self.inputs = {layer.name: layer.output.known for layer in network.graph.inputs}
         self.outputs = {output.name: output.values[0].known for output in network.graph.outputs}
         if self.lacking:
+            network.graph.free_after_last_use()
             self.network = Network(graph=network.graph.clone())  # the caller may change the original later
 
     def _learn(self, error: UnboundInputError) -> None:
@@ -244,7 +254,66 @@ class Blueprint:
                 self._learn(error)
 
 
-class KnownBlueprint(Blueprint):
+class LaterBlueprint(Blueprint):
+    """A blueprint with optimized networks; that of the network before it was optimized is read on first use.
+
+    A subclass sets the attributes of `Blueprint` that describe the network, and `_read` reads the other blueprint.
+    """
+
+    def _read(self) -> Blueprint:
+        """Return the blueprint of the network before it was optimized; it is called once."""
+        raise NotImplementedError
+
+    def _forget(self) -> None:
+        """Drop all references to optimized networks."""
+        raise NotImplementedError
+
+    @cached_property
+    def _whole(self) -> Blueprint:
+        return self._read()
+
+    def free_after_last_use(self) -> None:
+        """Free the networks as soon as nothing else refers to them; see `Blueprint.free_after_last_use`."""
+        self._forget()
+        if "_whole" in self.__dict__:
+            self._whole.free_after_last_use()
+
+    @property
+    def network(self) -> Network | None:  # type: ignore[override] # Blueprint sets it
+        """The network before it was optimized; None if its layers depend on values of inputs."""
+        return self._whole.network
+
+    @property
+    def templates(self) -> Mapping[str, Callable[[], Template]]:  # type: ignore[override] # Blueprint sets it
+        """Functions that create the template of each signature of the file, which is read for them."""
+        return self._whole.templates
+
+    @property
+    def metadata(self) -> Callable[[], Metadata] | None:  # type: ignore[override] # Blueprint sets it
+        """The function that reads the metadata of the model file; None if there is none."""
+        return self._whole.metadata
+
+    def states(self) -> list[State] | None:
+        """Return the states of the network before it was optimized; see `Blueprint.states`."""
+        return self._whole.states()
+
+    def values(self) -> dict[str, TensorInfo]:
+        """Return the infos of all values by name; see `Blueprint.values`."""
+        return self._whole.values()
+
+    def with_outputs(self, names: tuple[str, ...]) -> Network | Template:
+        """Return the network, or its template, with the values of these names as its only outputs.
+
+        The file is read for this; see `Blueprint.with_outputs`.
+        """
+        return self._whole.with_outputs(names)
+
+    def variant(self, arrays: Mapping[str, Array]) -> Network:
+        """Return the network specialised for these inputs, which are arrays by name; the file is read for it."""
+        return self._whole.variant(arrays)
+
+
+class KnownBlueprint(LaterBlueprint):
     """A blueprint of a model file whose first network is in the network cache, optimized already.
 
     `read` returns the blueprint of the file itself. It is called once, when layers or shapes are requested that
@@ -258,48 +327,37 @@ class KnownBlueprint(Blueprint):
         outputs: Mapping[str, TensorInfo | None],
         read: Callable[[], Blueprint],
     ) -> None:
-        self.optimized, self._read = optimized, read
+        self.optimized: OptimizedNetwork | None = optimized
         self.name, self.inputs, self.outputs = optimized.name, dict(inputs), dict(outputs)
+        self._first_shapes = {layer.name: layer.output.known.shape for layer in optimized.inputs}
+        self._read_file = read
         self.needed = ()
         self._shapes = {}
 
     def forked(self) -> KnownBlueprint:
         """Return a blueprint of the same network for another model; the file is read once for both."""
+        assert self.optimized is not None, "the model is closed"
 
         def read() -> Blueprint:
             return self._whole.forked()
 
         return KnownBlueprint(self.optimized, self.inputs, self.outputs, read)
 
-    @cached_property
-    def _whole(self) -> Blueprint:
-        return self._read()
+    def _read(self) -> Blueprint:
+        return self._read_file()
 
-    @property
-    def network(self) -> Network | None:  # type: ignore[override] # Blueprint sets it
-        """The network as the file has it, read on first use; None if its layers depend on values of inputs."""
-        return self._whole.network
-
-    @property
-    def templates(self) -> Mapping[str, Callable[[], Template]]:  # type: ignore[override] # Blueprint sets it
-        """Functions that create the template of each signature of the file, which is read for them."""
-        return self._whole.templates
-
-    @property
-    def metadata(self) -> Callable[[], Metadata] | None:  # type: ignore[override] # Blueprint sets it
-        """The function that reads the metadata of the file; None if its format has none."""
-        return self._whole.metadata
+    def _forget(self) -> None:
+        self.optimized = None
 
     @property
     def usual_shapes(self) -> dict[str, TensorShape]:
         """The shapes, by name, that inputs with open dimensions have in the cached network."""
-        shapes = {layer.name: layer.output.known.shape for layer in self.optimized.inputs}
-        return {name: shapes[name] for name, info in self.inputs.items() if not info.is_concrete}
+        return {name: self._first_shapes[name] for name, info in self.inputs.items() if not info.is_concrete}
 
     def first(self) -> FirstVariant:
         """Return the cached network as the one to prepare; its layers are read from the file only on demand."""
-        shapes = {layer.name: layer.output.known.shape for layer in self.optimized.inputs}
-        return FirstVariant(Key(tuple(shapes[name] for name in self.inputs)), self._first_network, self.optimized)
+        shapes = tuple(self._first_shapes[name] for name in self.inputs)
+        return FirstVariant(Key(shapes), self._first_network, self.optimized)
 
     def _first_network(self) -> Network:
         first = self._whole.first()
@@ -307,25 +365,10 @@ class KnownBlueprint(Blueprint):
             raise LoadError(f"the model {self.name!r} cannot be made for the shapes that it was cached for")
         return first.network()
 
-    def states(self) -> list[State] | None:
-        """Return the states of the network; see `Blueprint.states`."""
-        return self._whole.states()
-
-    def values(self) -> dict[str, TensorInfo]:
-        """Return the infos of all values by name; see `Blueprint.values`."""
-        return self._whole.values()
-
-    def with_outputs(self, names: tuple[str, ...]) -> Network | Template:
-        """Return the network, or its template, with the values of these names as its only outputs.
-
-        The model file is read for this; see `Blueprint.with_outputs`.
-        """
-        return self._whole.with_outputs(names)
-
     def variant(self, arrays: Mapping[str, Array]) -> Network:
-        """Return the network specialised for these inputs, which are arrays by name; the file is read for it."""
+        """Return the network specialised for these inputs; see `Blueprint.variant`."""
         try:
-            return self._whole.variant(arrays)
+            return super().variant(arrays)
         finally:
             self.needed = self._whole.needed
 

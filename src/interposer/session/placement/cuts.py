@@ -5,11 +5,11 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
 
+from interposer.core.records import dataclass
 from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.network import Network

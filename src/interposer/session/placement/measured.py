@@ -320,7 +320,7 @@ class _Placer:
             return "the network is not cut into blocks"
         if len(self._near()) < 2:
             best = min(self.first_seconds, key=lambda name: self.first_seconds[name])
-            return f"every other backend takes more than {_FAR:g} times as long as {best}"
+            return f"when they were first timed, every other backend took more than {_FAR:g} times as long as {best}"
         return ""
 
     def _against_measured_mixes(self) -> str:
@@ -333,7 +333,7 @@ class _Placer:
 
     @property
     def _budget_text(self) -> str:
-        return f"the budget of {self.search.budget_seconds:g} s"
+        return f"the budget of {self.search.budget_seconds:.3g} s"
 
     def _mixes(self, blocks: Sequence[Block]) -> dict[str, Plan]:
         copy_seconds = self._borders(blocks)

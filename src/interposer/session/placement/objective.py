@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from interposer.core.errors import InvalidArgumentError, as_int
+from interposer.core.records import dataclass
 from interposer.optimizer.optimizer_options import check_seconds
 
 __all__ = ["Search"]

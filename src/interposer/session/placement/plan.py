@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from os import PathLike
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, Final
 from interposer.backend.ids import listed_ids
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import check_regular, reason_of, write_file
+from interposer.core.records import dataclass
 from interposer.ir.graph import Graph
 
 __all__ = ["MIXES", "TYPE", "Plan"]

@@ -6,8 +6,10 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from interposer.core.records import dataclass
 
 __all__ = ["Fallback", "FallbackWarning", "clear_fallbacks", "fallbacks", "record"]
 

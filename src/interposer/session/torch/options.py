@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from interposer.core.errors import InvalidArgumentError, did_you_mean, expect
+from interposer.core.records import dataclass
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import Runtime
 from interposer.session.limits import Limits

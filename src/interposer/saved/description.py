@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from interposer.core.codec import info_from_plain
 from interposer.core.errors import ParseError
+from interposer.core.records import dataclass
 from interposer.core.types import TensorInfo
 from interposer.saved.container import VERSION
 from interposer.saved.documents import SavedFile, TrustedKeys, Variant, reading_facts
