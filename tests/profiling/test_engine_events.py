@@ -13,7 +13,7 @@ import interposer as ip
 from interposer import Network, OptimizerOptions, Runtime, TensorInfo
 from interposer.ops import ActivationFunction
 from interposer.profiling import Category, Interval
-from interposer.profiling.profile import Profile
+from interposer.profiling.profiles import Profile
 from interposer.runtime import CreationOptions
 from tests.isolating import needs_linux
 
@@ -82,6 +82,15 @@ def test_a_profile_of_one_call_and_a_second_recording_have_the_layers_too(engine
             model.run([X])
     for profile, count in ((one, 1), (two, 2)):
         assert sum(interval.site.layer == "product" for interval in of(profile, Category.KERNEL)) == count
+        check_nested(profile)
+
+
+@pytest.mark.parametrize("engine", MEASURED)
+def test_a_model_that_is_closed_before_the_recording_ends_has_its_layers(engine: str) -> None:
+    with runtime_with(engine) as runtime:
+        with ip.profile() as profile, ip.load(dense(), [engine], runtime=runtime) as model:
+            model.run([X])
+        assert of(profile, Category.KERNEL)
         check_nested(profile)
 
 

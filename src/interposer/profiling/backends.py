@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import index
 from threading import get_ident
 from typing import Final
 
 from interposer.core.errors import InvalidArgumentError
+from interposer.core.records import dataclass
 from interposer.profiling.events import Category, Counter, CounterClass, Site
 from interposer.profiling.recorder import active, add_interval, note_lost, sample_at
 

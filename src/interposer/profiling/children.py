@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple
 
+from interposer.core.records import dataclass
 from interposer.profiling.events import Category, Interval, Site
 
 __all__ = ["Executed", "Execution", "waiting", "with_child_times"]

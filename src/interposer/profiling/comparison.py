@@ -6,12 +6,13 @@ import json
 import os
 import statistics
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from interposer.core.errors import ParseError
-from interposer.core.files import reason_of
+from interposer.core.files import check_regular, reason_of
+from interposer.core.records import dataclass
 
 __all__ = ["CounterChange", "LayerChange", "compare_counters", "compare_profiles"]
 
@@ -148,6 +149,7 @@ def _layers(path: Path) -> dict[_Key, _Layer]:
 
 def _trace(path: Path) -> Mapping[str, Any]:
     try:
+        check_regular(path)
         data = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else "it is not JSON"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from interposer.core.records import dataclass
 from interposer.profiling.events import Category, Counter, CounterClass, HeldTensor, Holding, Sample
 from interposer.profiling.recorder import Recording
 from interposer.profiling.summary import cell

@@ -6,9 +6,10 @@ import math
 import statistics
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, NamedTuple, Protocol
 
+from interposer.core.records import dataclass
 from interposer.pages.profile import html
 from interposer.profiling.events import Category, Interval, Sample, Site, TracedNetwork
 from interposer.profiling.recorder import Recording

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import accumulate
 from threading import get_ident
 from time import perf_counter_ns
@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
 from interposer.core.errors import InvalidArgumentError
+from interposer.core.records import dataclass
 from interposer.profiling.children import Executed, Execution, with_child_times
 from interposer.profiling.events import (
     Category,

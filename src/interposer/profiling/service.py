@@ -6,11 +6,11 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from time import monotonic
 from typing import Final, TypeVar
 
 from interposer.core.errors import OptionError
+from interposer.core.records import dataclass
 from interposer.profiling.backends import FIRST_COUNTER, BackendProfiling, BackendProfilingContext, CounterTimestamp
 from interposer.profiling.events import Counter
 from interposer.profiling.recorder import asking_recorders, when_changed

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from interposer.core.records import dataclass
 from interposer.profiling.events import Category, Counter, CounterClass, Interval, Sample, Site
 from interposer.profiling.recorder import Recording
 

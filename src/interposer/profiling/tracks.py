@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from interposer.core.records import dataclass
 from interposer.profiling.events import Category, ForeignThread, Instant, Interval, Sample
 from interposer.profiling.memory import memory_samples
 from interposer.profiling.recorder import Recording

@@ -318,6 +318,20 @@ def test_a_collector_that_does_not_read_does_not_stop_inferences(tmp_path, monke
             connection.close()
 
 
+def test_runs_that_come_faster_than_they_can_be_sent_are_counted_in_the_log(peer, runtime, caplog, monkeypatch):
+    monkeypatch.setattr("interposer.profiling.external.client._MOST_RUNS", -1)
+    with runtime() as profiled:
+        peer.send(ACK, ENABLE)
+        peer.until(Kind.TIMELINE_DIRECTORY)
+        client = next(recorder for recorder in active if isinstance(recorder, ProfilingClient))
+        end = time.monotonic() + 300
+        while not client._timeline and time.monotonic() < end:  # begins after its directory
+            time.sleep(0.005)
+        run(profiled, 3)
+    said = [record.getMessage() for record in caplog.records if record.name == "interposer.profiling"]
+    assert said == ["the timeline lacks 3 runs, which came faster than they could be sent"]
+
+
 def test_without_a_collector_a_runtime_works_and_says_so_once(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr("interposer.runtime.reporting._PATIENCE", 0.05)
     monkeypatch.setattr("interposer.profiling.external.client._RETRY", 0.01)

@@ -141,7 +141,7 @@ def test_the_command_listens_shows_and_writes(path, tmp_path, capsys):
             "--output takes a file with the suffix .json, .pftrace, .perfetto-trace, .html, not x.txt",
         ),
         (["--listen", "--counters", "a"], "argument --counters: expected a whole number of 0 or more, not 'a'"),
-        (["--listen", "--period", "0"], "argument --period: expected a positive number, not '0'"),
+        (["--listen", "--period", "0"], "argument --period: expected a whole number of 1 or more, not '0'"),
     ],
 )
 def test_wrong_arguments_end_with_a_message(words, message, capsys, tmp_path, monkeypatch):

@@ -55,7 +55,7 @@ _RESEND: Final = 1.0
 _RETRY: Final = 1.0
 _IDLE: Final = 0.05
 _MOST_RUNS: Final = 1 << 12
-"""The most runs that wait for being sent; later ones are dropped and counted."""
+"""The most runs that wait for being sent; later ones are dropped and counted, which the log says at the end."""
 
 
 _MOST_SHOWN: Final = 10
@@ -131,11 +131,6 @@ class ProfilingClient(Recorder):
         """The state of the connection."""
         return self._state
 
-    @property
-    def lost_runs(self) -> int:
-        """The number of runs that are missing in the timeline, because they came faster than they could be sent."""
-        return self._lost_runs
-
     def count_backends(self) -> None:
         """Count the backends that have been registered or unregistered since the previous call."""
         previous, self._registered = self._registered, self._backends()
@@ -205,6 +200,9 @@ class ProfilingClient(Recorder):
         self._closing.set()
         if threading.current_thread() is not self._thread:  # in which the garbage collector can end a runtime
             self._thread.join(seconds + _IDLE)
+        lost_runs, self._lost_runs = self._lost_runs, 0
+        if lost_runs:
+            _log.warning("the timeline lacks %s runs, which came faster than they could be sent", f"{lost_runs:,}")
 
     def _forked(self) -> None:
         """Take no part in a child process, which has the recorder but not the thread."""

@@ -8,12 +8,13 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
 from interposer.core.errors import InvalidArgumentError, ParseError
+from interposer.core.files import check_regular
+from interposer.core.records import dataclass
 from interposer.profiling.external.connections import ready, socket_address
 from interposer.profiling.external.messages import Selection, encode_selection
 from interposer.profiling.external.options import DEFAULT_SOCKET
@@ -247,6 +248,7 @@ def read_stream(path: str | os.PathLike[str], on_packet: PacketHandler | None = 
         ParseError: the file cannot be read, is no such stream, or is damaged; says where.
     """
     try:
+        check_regular(path)
         data = Path(path).read_bytes()
     except OSError as error:
         raise ParseError(f"the file cannot be read: {error.strerror or error}", path=os.fspath(path)) from error

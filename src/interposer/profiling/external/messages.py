@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from interposer.core.errors import ParseError
+from interposer.core.records import dataclass
 from interposer.profiling.external.packets import MAGIC, versions
 
 __all__ = [

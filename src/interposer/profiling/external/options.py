@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from interposer.core.errors import InvalidArgumentError, as_int, expect
+from interposer.core.records import dataclass
 
 __all__ = ["DEFAULT_SOCKET", "LEAST_PERIOD", "ExternalProfilingOptions"]
 

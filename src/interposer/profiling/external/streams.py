@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from interposer.core.records import dataclass
 from interposer.profiling.events import Category, Counter, CounterClass, Interval, Sample, Site, TracedNetwork
 from interposer.profiling.external.guids import static_guid
 from interposer.profiling.external.messages import (

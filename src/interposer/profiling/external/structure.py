@@ -6,10 +6,10 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from threading import get_ident
 from typing import Final
 
+from interposer.core.records import dataclass
 from interposer.profiling.events import Category, Interval
 from interposer.profiling.external.guids import Guids, static_guid
 from interposer.profiling.external.timeline import (
