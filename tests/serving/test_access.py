@@ -173,6 +173,7 @@ def test_grpc_needs_the_same_tokens():
         ('[clients.a]\ncertificate = "x"\nmay = ["control", "infr"]', "may has 'infr'; did you mean 'infer'?"),
         ('[clients.a]\ncertificate = "x"\nmodels = "double"', "models must be a list of texts"),
         ("[clients", "cannot be read"),
+        ("x = " + "[" * 100000, "cannot be read: its lists or tables are nested too deeply"),
     ],
 )
 def test_a_wrong_file_of_clients_is_refused(file, text, problem):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import os
+import signal
 import socket
 import time
 from collections import Counter
@@ -14,6 +16,7 @@ import pytest
 
 from interposer.errors import InvalidArgumentError
 from interposer.serving.admission import Admission
+from interposer.serving.health import HealthPort
 from interposer.serving.options import ServeOptions
 from interposer.serving.protocol import grpc_messages
 from interposer.serving.protocol.errors import ServingError, Status
@@ -436,6 +439,19 @@ def test_the_port_for_health_answers_about_nothing_else():
         server.core.is_draining = True
         wait_until(lambda: client.get("/v2/health/ready").status == 503)
         assert client.get("/v2/health/live").status == 200
+
+
+def test_the_process_for_health_gets_no_signal_of_the_terminal_and_ends_when_it_is_stopped():
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = HealthPort(bound)
+        number = port._process.pid
+        assert os.getsid(number) == os.getsid(0)
+        assert os.getpgid(number) not in (os.getpgrp(), os.getsid(0))
+        os.kill(number, signal.SIGSTOP)
+        port.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
 
 
 def test_the_port_for_health_closes_with_its_server():

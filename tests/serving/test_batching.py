@@ -45,6 +45,16 @@ def mean_of_all(rows: int = 1) -> Network:
     return network
 
 
+def many_layers() -> Network:
+    """Return a network of many small layers, each of which takes as long for several rows as for one."""
+    network = Network("layers")
+    x = value = network.add_input_layer(0, TensorInfo((1, 4)), name="x")
+    for number in range(100):
+        value = network.add_maximum_layer(value, x, name=f"maximum{number}")
+    network.add_output_layer(0, value, name="y")
+    return network
+
+
 def test_a_batch_whose_rows_depend_on_each_other_is_refused():
     single, several = model(mean_of_all()), model(mean_of_all(4))
     assert why_not_batched(single, several, 4) == "row 0 of output 'y' differs from that of a single run"
@@ -96,7 +106,7 @@ def test_smaller_indices_are_tried_for_a_small_table():
     assert why_not_batched(model(embedding()), model(embedding(4)), 4, most) == ""
 
 
-def test_wrong_indices_of_the_check_disable_no_backend(tmp_path):
+def test_wrong_indices_of_the_check_disable_no_backend(tmp_path, caplog):
     pytest.importorskip("onnx", reason="the package onnx is not installed")
     network = Network("open")
     x = network.add_input_layer(0, TensorInfo((None, 4), DataType.INT64), name="x")
@@ -105,7 +115,7 @@ def test_wrong_indices_of_the_check_disable_no_backend(tmp_path):
     onnx.save(network, tmp_path / "open.onnx")
     loader = Loader()
     served = loader(ModelSource("open", "1", str(tmp_path / "open.onnx"), ModelSettings(batch=4)))
-    assert isinstance(served.runner, Batcher)
+    assert isinstance(served.runner, Batcher) or "because it gains nothing from them" in caplog.text
     assert served.model.runtime.events == ()
     served.retire()
     loader.close()
@@ -239,7 +249,7 @@ def test_of_a_batch_with_a_wrong_index_only_the_request_that_sent_it_fails():
 
 def test_a_model_that_cannot_be_batched_runs_alone_with_a_warning(tmp_path, caplog):
     pytest.importorskip("flatbuffers", reason="the package flatbuffers is not installed")
-    for name, network in (("mean", mean_of_all()), ("doubler", doubler(shape=(1, 4)))):
+    for name, network in (("mean", mean_of_all()), ("deep", many_layers())):
         tflite.save(network, tmp_path / f"{name}.tflite")
     settings = ModelSettings(backends=("CpuRef",), batch=4)
     loader = Loader()
@@ -247,8 +257,20 @@ def test_a_model_that_cannot_be_batched_runs_alone_with_a_warning(tmp_path, capl
     assert not isinstance(mean.runner, Batcher)
     [text] = [record.getMessage() for record in caplog.records]
     assert text.startswith("model 'mean' runs without batches of 4: ")
-    twice = loader(ModelSource("doubler", "1", str(tmp_path / "doubler.tflite"), settings))
-    assert twice.runner.describe() == "batches of up to 4 rows, after 2 ms at most"
-    for item in (mean, twice):
+    deep = loader(ModelSource("deep", "1", str(tmp_path / "deep.tflite"), settings))
+    assert deep.runner.describe() == "batches of up to 4 rows, after 2 ms at most"
+    for item in (mean, deep):
         item.retire()
+    loader.close()
+
+
+def test_a_model_that_gains_nothing_from_batches_runs_alone_with_a_warning(tmp_path, caplog):
+    pytest.importorskip("flatbuffers", reason="the package flatbuffers is not installed")
+    tflite.save(doubler(shape=(1, 4)), tmp_path / "twice.tflite")
+    loader, settings = Loader(), ModelSettings(backends=("CpuRef",), batch=2)
+    served = loader(ModelSource("twice", "1", str(tmp_path / "twice.tflite"), settings))
+    assert not isinstance(served.runner, Batcher)
+    [text] = [record.getMessage() for record in caplog.records]
+    assert text.startswith("model 'twice' runs without batches of 2, because it gains nothing from them: a row takes ")
+    served.retire()
     loader.close()

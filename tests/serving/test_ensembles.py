@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from interposer import CreationOptions, Runtime, TensorInfo
-from interposer.serving.ensemble import Ensemble, Step
+from interposer.core.errors import InvalidArgumentError
+from interposer.serving.ensemble import Ensemble, Step, ensemble_of_table, order_of_steps
 from interposer.serving.folder import ModelSettings, ModelSource, found_in
 from interposer.serving.loading import Loader, served_model
 from interposer.serving.options import ServeOptions
@@ -184,6 +185,22 @@ def test_an_ensemble_that_was_broken_is_loaded_when_its_models_are_there(folder)
         assert outputs(server, "pipeline")[0]["data"] == [3, 6, 9]
 
 
+def chain(count: int) -> dict[str, Any]:
+    """Return the table of an ensemble whose steps pass a tensor on, those first that run last."""
+    info = {"datatype": "FP32", "shape": [1, 3]}
+    steps = [
+        {"model": "double", "inputs": {"x": f"t{index}"}, "outputs": {"y": f"t{index + 1}"}}
+        for index in reversed(range(count))
+    ]
+    return {"inputs": {"t0": info}, "outputs": {f"t{count}": info}, "steps": steps}
+
+
+def test_steps_run_in_order_and_an_ensemble_has_256_at_most():
+    assert order_of_steps(ensemble_of_table(chain(256))) == list(reversed(range(256)))
+    with pytest.raises(InvalidArgumentError, match="^an ensemble may have 256 steps, but this one has 257$"):
+        ensemble_of_table(chain(257))
+
+
 def test_an_error_names_its_step(folder):
     open_shape = SETTINGS.replace("shape = [1, 3]", "shape = [-1, 3]").replace("shape = [1, -1]", "shape = [-1, -1]")
     with serve(with_pipeline(folder, open_shape)) as server:
@@ -254,6 +271,7 @@ def test_wrong_settings_of_an_ensemble_are_a_problem_of_the_model(folder, text, 
         ("model_version: -1", "model_version: -5", "model_version is not a whole number"),
         ('key: "x" value', 'key: "x" volue', "input_map is not a message with key and value"),
         ("input [", "output [", "needs the field input"),
+        ("  step [", 255 * '  step { model_name: "double" }\n' + "  step [", "an ensemble may have 256 steps"),
     ],
 )
 def test_a_wrong_ensemble_of_triton_is_a_problem_of_the_model(folder, old, new, problem):

@@ -286,6 +286,11 @@ class TestSignatures:
         settings.write_text(text.replace("{ result =", "{ y =").replace('"INT32"', '"FP32"'))
         with pytest.raises(UntrustedFileError, match=r"there is no pipeline\.toml\.sig with its signature"):
             functions_of(source_of(folder, **trusted))
+        signature = settings.with_name("pipeline.toml.sig")
+        signature.symlink_to("/dev/zero")
+        with pytest.raises(UntrustedFileError, match=r"there is no pipeline\.toml\.sig with its signature"):
+            functions_of(source_of(folder, **trusted))
+        signature.unlink()
         self.sign(key, settings)
         assert functions_of(source_of(folder, **trusted)) is None
         settings.write_text(settings.read_text() + "\n")

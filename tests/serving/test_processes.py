@@ -95,7 +95,8 @@ def test_a_second_server_does_not_share_the_port(file, first, second):
             assert process.wait(300) == 2
             assert other == ""
             assert process.stderr.read() == (
-                f"interposer: the server cannot listen on 127.0.0.1, port {port}: Address already in use\n"
+                f"interposer: the server cannot listen on 127.0.0.1, port {port}: Address already in use; "
+                "choose another port, as with --port\n"
             )
         assert ask(client_of(line)) == 200
 
@@ -120,6 +121,7 @@ def test_a_port_for_grpc_that_is_taken_is_named(file):
             said = process.stderr.read()
     assert line == ""
     assert f"interposer: the server cannot listen for gRPC on 127.0.0.1:{port}: " in said
+    assert said.endswith("; choose another port, as with --grpc-port, or offer no gRPC (--no-grpc)\n")
     assert "Traceback" not in said
     assert "never awaited" not in said
 

@@ -27,6 +27,7 @@ from interposer.serving.folder import ModelSettings, found_in
 from interposer.serving.loading import Loader
 from interposer.serving.options import ServeOptions
 from interposer.serving.repository import Repository
+from interposer.serving.settings_text import text_of_settings
 from interposer.serving.triton_config import TritonConfig, read_config
 from interposer.serving.warming import WarmUp
 from interposer.writers import tflite
@@ -96,6 +97,24 @@ def test_settings_come_from_toml_files(folder):
 def test_wrong_settings_are_refused_with_a_sentence(folder, text, message):
     (folder / "flat.toml").write_text(text)
     assert problems(folder) == {"flat": f"{folder / 'flat.toml'}: {message}"}
+
+
+def test_settings_are_regular_files_of_a_mebibyte_at_most(folder):
+    (folder / "flat.toml").write_text("#" * (1 << 20))
+    (folder / "device.toml").symlink_to("/dev/zero")
+    os.mkfifo(folder / "pipe.toml")
+    assert problems(folder) == {}
+    with pytest.raises(OSError, match="it is not a regular file"):  # a pipe that has just replaced a file
+        text_of_settings(folder / "pipe.toml")
+    (folder / "flat.toml").write_text("#" * ((1 << 20) + 1))
+    assert problems(folder) == {"flat": f"{folder / 'flat.toml'} cannot be read: it has more than 1,048,576 bytes"}
+
+
+def test_settings_that_are_nested_too_deeply_are_a_problem_of_their_model_only(folder):
+    (folder / "flat.toml").write_text(f"backends = {'[' * 100_000}")
+    message = f"{folder / 'flat.toml'} cannot be read: its lists or tables are nested too deeply"
+    assert problems(folder) == {"flat": message}
+    assert ("deep", "10") in names(folder)
 
 
 def test_a_version_that_is_missing_leaves_the_others(folder):
@@ -365,7 +384,9 @@ def test_a_server_runs_the_versions_that_are_there(folder, caplog):
     repository = Repository(lambda: found_in(str(folder), DEFAULTS), Loader(1))
     asyncio.run(repository.load_all())
     assert repository.versions("deep") == ["1", "2"]
-    reasons = {(row["version"], row["reason"]) for row in repository.index() if row["state"] == "UNAVAILABLE"}
+    reasons = {
+        (row["version"], row["reason"]) for row in asyncio.run(repository.index()) if row["state"] == "UNAVAILABLE"
+    }
     assert reasons == {("77", "ConfigError")}
     assert "version 77 of model 'deep' is left out: versions has 77, but the model has 10, 2, 1" in caplog.messages
     repository.close()

@@ -147,7 +147,8 @@ def has_ipv6() -> bool:
             (["{file}", "--backends", "Nobody"], "unknown backend 'Nobody' (known: "),
             (
                 ["{file}", "--port", "{port}"],
-                "the server cannot listen on 127.0.0.1, port {port}: Address already in use",
+                "the server cannot listen on 127.0.0.1, port {port}: Address already in use; "
+                "choose another port, as with --port",
             ),
             (["{file}", "{file}"], "two models have the name 'doubler'; a server needs different names"),
             (["{empty}"], "the folder has no models, such as kws.tflite or kws/1/model.onnx"),

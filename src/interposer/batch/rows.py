@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from interposer.core.errors import BindingError, InvalidArgumentError
+from interposer.core.records import dataclass
 from interposer.core.types import Array, TensorInfo
 from interposer.session import Model
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import hmac
-import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from interposer.core.errors import ConfigError, InvalidArgumentError, did_you_mean
 from interposer.core.ownership import why_untrusted
+from interposer.core.records import dataclass
 from interposer.serving.peers import Peer, own_users
 from interposer.serving.protocol.errors import ServingError, Status
+from interposer.serving.protocol.messages import named
+from interposer.serving.settings_text import table_of_settings
 
 __all__ = ["Access", "Client", "check_token", "read_clients"]
 
@@ -85,7 +86,7 @@ class Access:
         Raises:
             ServingError: the client is not known, or may not do that.
         """
-        if (right == "infer" and self.is_open) or self._is_owner(peer):
+        if (right == "infer" and self.is_open) or self.is_owner(peer):
             return
         client = self._client(peer)
         if client is None:
@@ -95,21 +96,30 @@ class Access:
         if model and not client.may_use(model):
             raise ServingError(Status.FORBIDDEN, f"the client {client.name!r} may not use model {model[:200]!r}")
 
+    def may_use(self, peer: Peer, model: str) -> bool:
+        """Return True if a client may send requests for a model."""
+        try:
+            self.check("infer", peer, model)
+        except ServingError:
+            return False
+        return True
+
     def name_of(self, peer: Peer) -> str:
         """Return the name of the client that sends a request, or its address."""
         client = None if self.is_open else self._client(peer)
-        return peer.address if client is None else f"client {client.name}"
+        return peer.address if client is None else named(client.name)
 
-    def _is_owner(self, peer: Peer) -> bool:
+    def is_owner(self, peer: Peer) -> bool:
+        """Return True if a client may do everything: it has the token of the server, or is a process of its user."""
         if peer.socket_user is not None and peer.socket_user in own_users():
             return True
         if self._token is None:
             return False
-        return hmac.compare_digest(self._token.encode(), _as_bytes(_bearer_token(peer)))
+        return hmac.compare_digest(_digest(self._token.encode()), _digest(_as_bytes(_bearer_token(peer))))
 
     def _client(self, peer: Peer) -> Client | None:
         token = _bearer_token(peer)
-        digest = hashlib.sha256(_as_bytes(token)).hexdigest() if token else ""
+        digest = _digest(_as_bytes(token)) if token else ""
         return next((client for client in self._clients if client.is_sender(digest, peer)), None)
 
     def _unknown(self, right: str) -> ServingError:
@@ -139,6 +149,11 @@ def _bearer_token(peer: Peer) -> str:
     return token if kind.lower() == "bearer" else ""
 
 
+def _digest(token: bytes) -> str:
+    """Return the digest of a token. The time to compare digests does not depend on the length of a token."""
+    return hashlib.sha256(token).hexdigest()
+
+
 def _as_bytes(text: str) -> bytes:
     return text.encode("latin-1", "replace")  # the bytes of HTTP
 
@@ -153,7 +168,7 @@ def read_clients(path: str) -> tuple[Client, ...]:
     if problem:
         raise ConfigError(f"{path} says who may do what, but it cannot be trusted: {problem}")
     try:
-        tables = tomllib.loads(Path(path).read_text(encoding="utf-8")).get("clients")
+        tables = table_of_settings(Path(path).read_text(encoding="utf-8")).get("clients")
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
     if not isinstance(tables, dict) or not tables or not all(isinstance(table, dict) for table in tables.values()):

@@ -13,8 +13,8 @@ import ctypes
 import math
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Final
 
@@ -163,20 +163,28 @@ class Admission:
             self._given_back = now
             asyncio.get_running_loop().run_in_executor(None, give_back_memory)
 
+    def give_back(self, holding: Holding, size: int) -> None:
+        """Forget some of the bytes of a request, unless all of them are forgotten already."""
+        with self._lock:
+            self._subtract(holding, min(size, holding.size))
+
     def _release(self, holding: Holding) -> None:
         self._senders.discard(holding)
         self._readers.discard(holding)
-        if not holding.size:
+        self._subtract(holding, holding.size)
+
+    def _subtract(self, holding: Holding, size: int) -> None:
+        if not size:
             return
-        self._held -= holding.size
+        self._held -= size
         if holding.is_unfinished:
-            self._unfinished -= holding.size
-        bytes_left = self._of_client[holding.client] - holding.size
+            self._unfinished -= size
+        bytes_left = self._of_client[holding.client] - size
         if bytes_left:
             self._of_client[holding.client] = bytes_left
         else:
             del self._of_client[holding.client]
-        holding.size = 0
+        holding.size -= size
 
 
 def give_back_memory() -> None:
@@ -240,6 +248,15 @@ class Holding:
         """
         self._admission.add(self, size)
 
+    @contextmanager
+    def also(self, size: int) -> Iterator[None]:
+        """Hold so many bytes more in a ``with`` block; raise `ServingError` as `take` does."""
+        self._admission.add(self, size)
+        try:
+            yield
+        finally:
+            self._admission.give_back(self, size)
+
     def arrived(self, size: int) -> None:
         """Measure the rate at which a body arrives, or an answer is read, of which these bytes are the next."""
         now = time.monotonic()
@@ -248,16 +265,17 @@ class Holding:
             self._window, self._arrived = now, 0
         self._arrived += size
 
-    def sends(self, abort: Callable[[], None] | None) -> None:
+    def sends(self, abort: Callable[[], None] | None, patience: float = 0.0) -> None:
         """Measure from now on how quickly the client reads its answer, whose bytes `arrived` counts.
 
         Args:
             abort: closes the connection, if the client reads so slowly that it has to make room for others; called in
                 any thread. None lets it read as slowly as it likes.
+            patience: seconds until the measurement begins.
         """
         if abort is not None:
             self._abort, self._rate = abort, math.inf
-            self._window, self._arrived = time.monotonic(), 0
+            self._window, self._arrived = time.monotonic() + patience, 0
             self._admission.sends(self)
 
     @property

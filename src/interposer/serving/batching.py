@@ -9,12 +9,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
 
 from interposer.core.errors import DeadlineExceededError, ExecutionError, InvalidArgumentError
+from interposer.core.records import dataclass
 from interposer.core.types import Array, DataType, Dim, TensorInfo
 from interposer.runtime import RunControl
 from interposer.serving.protocol.messages import Parameters

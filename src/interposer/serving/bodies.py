@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
+from interposer.core.records import dataclass
 from interposer.serving.admission import Admission, Holding
 from interposer.serving.encodings import WINDOW_BITS
 from interposer.serving.protocol.errors import ServingError, Status

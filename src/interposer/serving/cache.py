@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from interposer.core.types import Array
 from interposer.ir.graph import Graph
 
-__all__ = ["Cache", "ModelCache", "is_pure"]
+__all__ = ["Cache", "ModelCache", "alone", "is_pure"]
 
 _Key: TypeAlias = tuple[int, bytes]
 _ENTRY: Final = 512
@@ -51,7 +51,7 @@ class Cache:
         size = _bytes_of(result)
         if key in self._results or size > self._size // 8:
             return
-        self._results[key] = result
+        self._results[key] = [alone(array) for array in result]
         self._bytes += size
         while self._bytes > self._size:
             self._bytes -= _bytes_of(self._results.popitem(last=False)[1])
@@ -94,6 +94,11 @@ class ModelCache:
 def is_pure(graph: Graph) -> bool:
     """Return True if a graph computes the same results for the same inputs: no layer is random or has an effect."""
     return all(layer.op.pure and all(map(is_pure, layer.regions)) for layer in graph)
+
+
+def alone(array: Array) -> Array:
+    """Return an array that shares its memory with no larger one, such as the batch in which it was computed."""
+    return array if array.base is None else array.copy()
 
 
 def _data(array: Array) -> bytes:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from interposer.serving.peers import STATE, connection_state
+from interposer.serving.peers import STATE, connection_state, crowding_client
 
 __all__ = ["HEAD_SECONDS", "LARGEST_HEAD", "Connections", "allowed_connections", "protocol_class"]
 
@@ -32,7 +33,9 @@ class Connections:
     """The open HTTP connections of a server. Used from the thread of the event loop only.
 
     Args:
-        limit: how many may be open. If there are more, the one that has waited for a request for longest is closed.
+        limit: how many may be open. If there are more, the one that has waited for a request for longest is closed. If
+            none waits, it is the oldest one of those that send a body or do not read an answer, of the client with the
+            most connections.
     """
 
     def __init__(self, limit: int) -> None:
@@ -50,8 +53,20 @@ class Connections:
         self._waiting[connection] = None
         if len(self._open) > self._limit:
             oldest = next(iter(self._waiting))
+            if oldest is connection:
+                oldest = self._of_busiest_client(connection)
             self.closed(oldest)
             oldest.transport.abort()
+
+    def _of_busiest_client(self, newest: Any) -> Any:
+        """Return the connection that makes room for the newest one, or the newest one itself if none has to.
+
+        A client has to make room for one that has fewer connections. Those that wait for an answer stay.
+        """
+        others = (other for other in self._open if other is not newest)
+        address = crowding_client(Counter(map(_address_of, others)), _address_of(newest))
+        of_client = (other for other in self._open if address is not None and _address_of(other) == address)
+        return next((other for other in of_client if other.is_slow), newest)
 
     def waits(self, connection: Any) -> None:
         """Note that a connection waits for its next request."""
@@ -69,18 +84,23 @@ class Connections:
         self._waiting.pop(connection, None)
 
 
-def allowed_connections(wanted: int) -> int:
-    """Let the process open files for this many connections, and return how many the system allows."""
+def _address_of(connection: Any) -> str:
+    return connection.client[0] if connection.client else ""
+
+
+def allowed_connections(wanted: int, protocols: int = 1) -> int:
+    """Let the process open files for so many connections of each protocol, and return how many the system allows."""
     try:
         import resource  # noqa: PLC0415 - not on every system
     except ImportError:
         return wanted
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < wanted + _OTHER_FILES:
-        soft = wanted + _OTHER_FILES if hard == resource.RLIM_INFINITY else min(wanted + _OTHER_FILES, hard)
+    files = protocols * wanted + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < files:
+        soft = files if hard == resource.RLIM_INFINITY else min(files, hard)
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return wanted if soft == resource.RLIM_INFINITY else max(1, min(wanted, soft - _OTHER_FILES))
+    return wanted if soft == resource.RLIM_INFINITY else max(1, min(wanted, (soft - _OTHER_FILES) // protocols))
 
 
 class _HeadError(Exception):
@@ -146,6 +166,12 @@ class _Limits(_Protocol):  # type: ignore[misc] # uvicorn's class is added by `p
         self._unparsed = data
         self.transport.pause_reading()
         self.loop.call_soon(self._parse_next)
+
+    @property
+    def is_slow(self) -> bool:
+        """True if the client sends a body, or does not read an answer."""
+        is_sending = self.cycle is not None and self.cycle.more_body and not self.cycle.response_complete
+        return is_sending or self.flow.write_paused
 
     def _parse_next(self) -> None:
         """Parse the next bytes of a body in chunks, which may be so small that its bytes take long."""

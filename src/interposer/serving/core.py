@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -19,10 +20,17 @@ from interposer.serving.admission import Admission
 from interposer.serving.bodies import BodyLimits
 from interposer.serving.metrics import Metrics
 from interposer.serving.options import ServeOptions
-from interposer.serving.peers import Peer
+from interposer.serving.peers import Peer, crowding_client
 from interposer.serving.protocol.errors import ServingError, Status, as_serving_error
 from interposer.serving.protocol.http_messages import Regions, no_shared_memory
-from interposer.serving.protocol.messages import InferRequest, InferResponse, OutputTensor
+from interposer.serving.protocol.messages import (
+    CLIENT,
+    InferRequest,
+    InferResponse,
+    OutputTensor,
+    Parameters,
+    client_of,
+)
 from interposer.serving.protocol.reading import Reading
 from interposer.serving.repository import Repository
 from interposer.serving.served import ServedModel
@@ -37,7 +45,10 @@ Result = TypeVar("Result")
 _LARGE: Final = 1 << 18
 """Bytes of outputs from which on they are sorted or copied in another thread."""
 _PARSERS: Final = 2
-"""Threads that read large requests. They hold the interpreter's lock in turns, so that more would not be faster."""
+"""Threads that read large requests, and as many that write large answers.
+
+They hold the interpreter's lock in turns, so that more would not be faster, and the event loop waits for all of them.
+"""
 _UNKNOWN: Final = Peer()
 _NO_SPAN: Final = nullcontext()
 _requests: Final = logging.getLogger("interposer.serving.requests")
@@ -65,6 +76,7 @@ class Core:
         self.access = Access(self.options.token, self.options.clients)
         self.admission = Admission(self.options)
         self._parser = ThreadPoolExecutor(_PARSERS, "interposer-parser")
+        self._writer = ThreadPoolExecutor(_PARSERS, "interposer-writer")
         repository.request = self._step_of_ensemble
         self._memory = SharedMemory(limit=self.options.max_body) if self.options.shared_memory else None
 
@@ -72,6 +84,7 @@ class Core:
         """Close the models, and forget the regions of shared memory; called when the server has stopped."""
         self.repository.close()
         self._parser.shutdown(wait=False, cancel_futures=True)
+        self._writer.shutdown(wait=False, cancel_futures=True)
         if self._memory is not None:
             self._memory.unregister()
 
@@ -87,6 +100,10 @@ class Core:
             job.cancel()
             raise ServingError(Status.LATE, "the deadline of the request passed while it was read")
         return job.result()
+
+    async def in_writer(self, function: Callable[..., Result], *args: Any) -> Result:
+        """Return the result of a function that makes a large answer, which is called in a thread for such answers."""
+        return await asyncio.get_running_loop().run_in_executor(self._writer, function, *args)
 
     def check_model(self, name: str, version: str) -> None:
         """Raise `ServingError` if no request for this model can be accepted, before its body is read."""
@@ -123,6 +140,16 @@ class Core:
             raise no_shared_memory()
         self.access.check("shared_memory", peer)
 
+    def owner_of_regions(self, peer: Peer) -> int | None:
+        """Return the user whose regions of shared memory a client may list and forget; None for those of all users."""
+        return None if self.access.is_owner(peer) else -1 if peer.user is None else peer.user
+
+    async def index(self, peer: Peer, only_ready: bool = False) -> list[dict[str, str]]:
+        """Return the models that a client may use, with their states; raise `ServingError` if it may not infer."""
+        self.access.check("infer", peer)
+        models = await self.repository.index(only_ready)
+        return [model for model in models if self.access.may_use(peer, model["name"])]
+
     async def load(self, name: str, parameters: Mapping[str, Any]) -> None:
         """Load a model, or load it again; raise `ServingError` if that fails, or if the request has parameters."""
         if parameters:
@@ -144,9 +171,12 @@ class Core:
             models = [model for model in self.repository.served if model.name == name]
         return [model.statistics.to_dict() for model in models]
 
-    def span(self, call: Call, carrier: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Return a context in which a request has a span in a trace, if the program has a provider of traces."""
-        return self._span(call, carrier) if is_traced() else _NO_SPAN
+    def span(self, call: Call, carrier: Mapping[str, str] | None) -> AbstractContextManager[None]:
+        """Return a context in which a request has a span in a trace, if the program has a provider of traces.
+
+        `carrier` are the headers of the request; None if it is known that there is no provider.
+        """
+        return self._span(call, carrier) if carrier is not None and is_traced() else _NO_SPAN
 
     @contextmanager
     def _span(self, call: Call, carrier: Mapping[str, str]) -> Iterator[None]:
@@ -203,7 +233,13 @@ class Core:
 
     @contextmanager
     def call(
-        self, model: str, version: str, protocol: str, seconds: float | None = None, arrived: float | None = None
+        self,
+        model: str,
+        version: str,
+        protocol: str,
+        seconds: float | None = None,
+        arrived: float | None = None,
+        client: str = "",
     ) -> Iterator[Call]:
         """Accept a request that has arrived completely, and count it at the end of a ``with`` block.
 
@@ -213,15 +249,16 @@ class Core:
             protocol: "http", "grpc", or "ensemble" for a step of an ensemble.
             seconds: the time until the client's own deadline; None if there is none.
             arrived: when the request began to arrive, as `time.monotonic` says; None means now.
+            client: who sends the request: its name, or its address.
 
         Raises:
             ServingError: there is no such model, the server is stopping, or too many requests wait already. Every
                 exception in the block is turned into a `ServingError`, except the cancellation of the task.
         """
         seconds = self.options.timeout if seconds is None else min(seconds, self.options.timeout)
-        call = Call(self, protocol, seconds, arrived)
+        call = Call(self, protocol, seconds, arrived, client)
         try:
-            served = self._admitted(model, version)
+            served = self._admitted(model, version, client)
         except ServingError as refusal:
             self.refused(protocol, refusal)
             raise
@@ -250,21 +287,39 @@ class Core:
 
     async def _step_of_ensemble(self, model: str, version: str, request: InferRequest, seconds: float) -> InferResponse:
         """Run a request that is a step of an ensemble, and count it as one of its own model."""
-        with self.call(model, version, "ensemble", seconds) as call:
+        with self.call(model, version, "ensemble", seconds, client=client_of(request.parameters)) as call:
             return await call.run(request)
 
-    def _admitted(self, name: str, version: str) -> ServedModel:
+    def _admitted(self, name: str, version: str, client: str) -> ServedModel:
         if self.is_draining:
             raise ServingError(Status.UNAVAILABLE, "the server is stopping", retry_after=1)
         served = self.repository.find(name, version)
         if served.rate is not None:
             served.rate.take(name)
         limit = served.runner.concurrency + self.options.queue
-        if served.in_flight >= limit:
+        if served.num_places_taken >= limit and not self._makes_room(served, client):
             raise ServingError(
-                Status.FULL, f"{served.in_flight} requests for model {name!r} run or wait already", retry_after=1
+                Status.FULL, f"{served.num_places_taken} requests for model {name!r} run or wait already", retry_after=1
             )
         return served
+
+    def _makes_room(self, served: ServedModel, client: str) -> bool:
+        """Refuse the latest request of the client that has the most places of a model, for one of another client.
+
+        Returns False if no client has two places more than `client`. So one client cannot keep the others out.
+        """
+        calls = [call for call in self._calls if call.served is served and call.takes_place]
+        counts = Counter(call.client for call in calls)
+        busiest = crowding_client(counts, client)
+        if busiest is None:
+            return False
+        latest = max((call for call in calls if call.client == busiest), key=lambda call: call.arrived)
+        latest.cancel(
+            ServingError(
+                Status.TOO_MANY, f"{counts[busiest]} requests of this client for model {served.name!r} wait already", 1
+            )
+        )
+        return True
 
     def _count(self, call: Call, served: ServedModel, failure: ServingError | None) -> None:
         seconds = time.monotonic() - call.arrived
@@ -293,8 +348,10 @@ class Core:
 class Call:
     """One request from its arrival to its end."""
 
-    def __init__(self, core: Core, protocol: str, seconds: float, arrived: float | None = None) -> None:
-        self.core, self.protocol = core, protocol
+    def __init__(
+        self, core: Core, protocol: str, seconds: float, arrived: float | None = None, client: str = ""
+    ) -> None:
+        self.core, self.protocol, self.client = core, protocol, client
         self.arrived = time.monotonic() if arrived is None else arrived
         self.seconds = seconds
         self.served: ServedModel
@@ -303,6 +360,23 @@ class Call:
         self.reason: ServingError | None = None
         self.id = ""
         self._task: asyncio.Task[Any] | None = None
+        self._is_parked = False
+
+    @property
+    def takes_place(self) -> bool:
+        """True if the request takes one of the places of its model: it is neither refused nor parked."""
+        return self.reason is None and not self._is_parked
+
+    @contextmanager
+    def parked(self) -> Iterator[None]:
+        """A context in which a stream waits for its client or its rate, and takes no place of its model."""
+        self._is_parked = True
+        self.served.num_parked += 1
+        try:
+            yield
+        finally:
+            self.served.num_parked -= 1
+            self._is_parked = False
 
     @property
     def deadline(self) -> float:
@@ -349,11 +423,15 @@ class Call:
         outputs = await self._outputs(request, arrays)
         return InferResponse(served.name, served.version, outputs, request.id, parameters)
 
+    def parameters_of(self, request: InferRequest) -> Parameters:
+        """Return the parameters of a request, with the client who sends it."""
+        return {**request.parameters, CLIENT: self.client}
+
     async def _outputs(self, request: InferRequest, arrays: list[Array]) -> tuple[OutputTensor, ...]:
         """Return the outputs of the response; those that are sorted or copied and large are made in another thread."""
         is_special = any(output.classes or output.region for output in request.outputs)
         if is_special and sum(array.nbytes for array in arrays) > _LARGE:
-            return await asyncio.to_thread(self._made_outputs, request, arrays)
+            return await self.core.in_writer(self._made_outputs, request, arrays)
         return self._made_outputs(request, arrays)
 
     def _made_outputs(self, request: InferRequest, arrays: list[Array]) -> tuple[OutputTensor, ...]:
@@ -363,7 +441,7 @@ class Call:
         """Return the outputs that a request asks for, from the cache of the model or from a run."""
         served, names = self.served, self.served.output_names(request)
         if served.cache is None:
-            return await served.runner.run(inputs, names, self.remaining, request.parameters, self.timing)
+            return await served.runner.run(inputs, names, self.remaining, self.parameters_of(request), self.timing)
         start = time.monotonic()
         key = served.cache.key(inputs, names)
         arrays = served.cache.get(key)
@@ -372,7 +450,7 @@ class Call:
             served.statistics.add("cache_hit", time.monotonic() - start)
             return arrays
         sought = time.monotonic() - start
-        arrays = await served.runner.run(inputs, names, self.remaining, request.parameters, self.timing)
+        arrays = await served.runner.run(inputs, names, self.remaining, self.parameters_of(request), self.timing)
         served.cache.put(key, arrays)
         served.statistics.add("cache_miss", sought)
         return arrays

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final
 
 from interposer.core.errors import InvalidArgumentError, did_you_mean
+from interposer.core.records import dataclass
 from interposer.core.types import TensorInfo
 from interposer.serving.protocol.datatypes import data_type, wire_type
 from interposer.serving.protocol.errors import ServingError, Status
@@ -19,6 +21,7 @@ _STEP_KEYS: Final = ("model", "function", "version", "inputs", "outputs")
 _TABLE_KEYS: Final = ("inputs", "outputs", "steps", "processes", "signed_as")
 _FUNCTION: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _MOST_PROCESSES: Final = 64
+_MOST_STEPS: Final = 256
 _TENSOR_KEYS: Final = ("datatype", "shape")
 
 
@@ -58,6 +61,9 @@ class Ensemble:
         steps: the steps, in any order; each runs as soon as its tensors are there.
         processes: the number of processes that run the Python functions.
         signed_as: the name, or name and version as ``classify:7``, that the settings are for if they are signed.
+
+    Raises:
+        InvalidArgumentError: there are more than 256 steps.
     """
 
     inputs: Mapping[str, TensorInfo]
@@ -65,6 +71,12 @@ class Ensemble:
     steps: tuple[Step, ...]
     processes: int = 2
     signed_as: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.steps) > _MOST_STEPS:
+            raise InvalidArgumentError(
+                f"an ensemble may have {_MOST_STEPS} steps, but this one has {len(self.steps):,}"
+            )
 
     @property
     def functions(self) -> list[str]:
@@ -116,41 +128,28 @@ def order_of_steps(ensemble: Ensemble) -> list[int]:
         ServingError: a tensor is made by no step, or by two, or the steps wait for each other in a cycle.
     """
     makers = ensemble.makers()
-    needs = [set(_needs(ensemble, index, makers)) for index in range(len(ensemble.steps))]
-    order: list[int] = []
-    while len(order) < len(needs):
-        ready = [index for index, needed in enumerate(needs) if index not in order and needed <= set(order)]
-        if not ready:
-            raise _wrong(f"these steps wait for each other: {_cycle(ensemble, needs)}")
-        order += ready
-    return order
+    needs = {index: list(_needs(ensemble, index, makers)) for index in range(len(ensemble.steps))}
+    try:
+        return list(TopologicalSorter(needs).static_order())
+    except CycleError as error:
+        cycle = [ensemble.title(index) for index in _from_lowest(error.args[1][:0:-1])]
+        raise _wrong(f"these steps wait for each other: {' for '.join([*cycle, cycle[0]])}") from None
+
+
+def _from_lowest(cycle: list[int]) -> list[int]:
+    """Return the indices in a cycle, beginning with the lowest one."""
+    start = cycle.index(min(cycle))
+    return cycle[start:] + cycle[:start]
 
 
 def _needs(ensemble: Ensemble, index: int, makers: Mapping[str, int]) -> Iterator[int]:
     """Yield the indices of the steps that make the tensors of a step."""
-    known = [*ensemble.inputs, *makers]
     for tensor in ensemble.steps[index].inputs.values():
         if tensor in makers:
             yield makers[tensor]
         elif tensor not in ensemble.inputs:
-            hint = did_you_mean(tensor, known)
+            hint = did_you_mean(tensor, [*ensemble.inputs, *makers])
             raise _wrong(f"{ensemble.title(index)} reads the tensor {tensor!r}, which no step makes{hint}")
-
-
-def _cycle(ensemble: Ensemble, needs: list[set[int]]) -> str:
-    """Return the titles of steps that wait for each other, the first one again at the end."""
-    path = [next(iter(_waiting(needs)))]
-    while len(set(path)) == len(path):
-        path.append(min(needs[path[-1]] & _waiting(needs)))
-    return " for ".join(ensemble.title(index) for index in path[path.index(path[-1]) :])
-
-
-def _waiting(needs: list[set[int]]) -> set[int]:
-    """Return the indices of the steps that never run, because they are in a cycle or wait for one."""
-    waiting = set(range(len(needs)))
-    while removable := {index for index in waiting if not needs[index] & waiting}:
-        waiting -= removable
-    return waiting
 
 
 def check(ensemble: Ensemble, find: Callable[[str, str], ServedModel]) -> None:

@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 import tempfile
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -17,6 +16,7 @@ from interposer.saved.signing import check_signature, public_keys
 from interposer.serving.ensemble import Ensemble, ensemble_of_table
 from interposer.serving.folder import ModelSource
 from interposer.serving.functions import FunctionPool
+from interposer.serving.settings_text import content_of_settings, table_of_settings
 from interposer.serving.triton_config import ensemble_of_config
 
 __all__ = ["check_signed", "files_of_modules", "functions_of"]
@@ -96,7 +96,7 @@ def check_signed(source: ModelSource, contents: dict[str, bytes]) -> None:
     """
     settings, keys = Path(source.path), public_keys(source.settings.trusted_keys)
     if not contents:
-        content = settings.read_bytes()
+        content = _content(settings)
         check_signature(content, _signature(settings), keys, str(settings))
     else:
         folder = Path(source.folder)
@@ -115,8 +115,8 @@ def check_signed(source: ModelSource, contents: dict[str, bytes]) -> None:
 
 def _signature(path: Path) -> bytes:
     try:
-        return path.with_name(f"{path.name}.sig").read_bytes()[:4096]
-    except OSError:
+        return content_of_settings(path.with_name(f"{path.name}.sig"))
+    except (OSError, ValueError):
         text = f"there is no {path.name}.sig with its signature, and only signed files are trusted"
         raise UntrustedFileError(text, path=str(path)) from None
 
@@ -133,12 +133,20 @@ def _check_sums(folder: Path, sums: str, contents: dict[str, bytes]) -> None:
             raise UntrustedFileError(f"the file {problem}", path=os.fspath(folder / name))
 
 
+def _content(settings: Path) -> bytes:
+    """Return the content of a file with settings; raise `ConfigError` if it cannot be read any more."""
+    try:
+        return content_of_settings(settings)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{settings} cannot be read: {error}") from None
+
+
 def _read_again(settings: Path, content: bytes) -> Ensemble | None:
     """Return the ensemble of some settings whose signature is valid."""
     try:
         text = content.decode("utf-8")
         if settings.suffix == ".toml":
-            return ensemble_of_table(tomllib.loads(text).get("ensemble"))
+            return ensemble_of_table(table_of_settings(text).get("ensemble"))
         return ensemble_of_config(text)
     except (ValueError, InterposerError) as error:
         raise ConfigError(f"{settings}: {error}") from None

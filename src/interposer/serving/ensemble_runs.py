@@ -168,9 +168,9 @@ class _Steps(Runner):
 
     def warm_up(self, inputs: Mapping[str, Array]) -> None: ...
 
-    def forget(self, sequence_id: Any) -> None:
+    def forget(self, parameters: Parameters) -> None:
         for index in self._ensemble.models:
-            self._model(index).runner.forget(sequence_id)
+            self._model(index).runner.forget(parameters)
 
     def close(self) -> None:
         if self._functions is not None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from interposer.core.errors import ConfigError, InterposerError, did_you_mean
+from interposer.core.records import dataclass
 from interposer.file_formats import process_formats
 from interposer.serving.ensemble import Ensemble, ensemble_of_table
 from interposer.serving.sequence_batches import SequenceSettings, sequences_of_table
+from interposer.serving.settings_text import table_of_settings, text_of_settings
 from interposer.serving.triton_config import TritonConfig, read_config
 from interposer.serving.warming import WarmUp, warm_ups_of
 
@@ -210,15 +211,15 @@ def _versions(folder: Path, defaults: ModelSettings) -> Iterator[ModelSource]:
 def _has_ensemble(file: Path) -> bool:
     """Return True if a file with settings says that the model is an ensemble, or if a damaged one seems to say so."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = text_of_settings(file)
     except (OSError, ValueError):
         return False
     if file.suffix != ".toml":
         return re.search(r"\bensemble_scheduling\b|\bplatform\s*:\s*.ensemble\b", text) is not None
     try:
-        return "ensemble" in tomllib.loads(text)
+        return "ensemble" in table_of_settings(text)
     except ValueError:
-        return re.search(r"^\s*\[+\s*ensemble\b", text, re.MULTILINE) is not None
+        return re.search(r"^[ \t]*\[+[ \t]*ensemble\b", text, re.MULTILINE) is not None
 
 
 def _has_model(file: Path) -> bool:
@@ -290,7 +291,7 @@ def _with_toml(settings: ModelSettings, path: Path) -> ModelSettings:
     if not path.is_file():
         return settings
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = table_of_settings(text_of_settings(path))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
     changes = {}

@@ -7,6 +7,9 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from interposer.serving.core import Core
+from interposer.serving.grpc_reading import Calls
+from interposer.serving.peers import peer_of_call
+from interposer.serving.protocol.errors import ServingError
 from interposer.serving.protocol.grpc_messages import HEALTH, INFERENCE, Message, message, methods
 
 __all__ = ["Health"]
@@ -22,8 +25,8 @@ _LOOK: Final = 5.0
 class Health:
     """The methods of the health service. A server is healthy if all of its models are loaded and it is not stopping."""
 
-    def __init__(self, grpc: Any, core: Core) -> None:
-        self._grpc, self._core = grpc, core
+    def __init__(self, grpc: Any, core: Core, calls: Calls) -> None:
+        self._grpc, self._core, self._calls = grpc, core, calls
         self._change: asyncio.Task[None] | None = None
 
     def handlers(self) -> dict[str, Any]:
@@ -50,9 +53,17 @@ class Health:
 
     async def watch(self, request: Message, context: Any) -> AsyncIterator[Message]:
         """Yield the status of a service, and again after each change until the client leaves."""
+        try:
+            with self._calls.of(peer_of_call(context.peer(), 0, "", {}).address):
+                async for status in self._statuses(request.service):
+                    yield status
+        except ServingError as error:
+            await context.abort(getattr(self._grpc.StatusCode, error.status.grpc), str(error))
+
+    async def _statuses(self, service: str) -> AsyncIterator[Message]:
         last_status = None
         while True:
-            status = self._response(request.service)
+            status = self._response(service)
             if status != last_status:
                 last_status = status
                 yield status

@@ -1,4 +1,4 @@
-"""`Readers`: how many gRPC messages arrive at the same time, and which senders have to yield.
+"""`Readers`: how many gRPC messages arrive at the same time, and which senders have to yield; and `Calls` of clients.
 
 gRPC does not say how large a message is, and has memory for the whole of it from its first byte on. So only a few
 messages may arrive at the same time. If others wait, a message that has not arrived after a short time is refused.
@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from interposer.serving.admission import give_back_memory
 from interposer.serving.options import ServeOptions
+from interposer.serving.peers import crowding_client
 from interposer.serving.protocol.errors import ServingError, Status
 
-__all__ = ["Readers", "Streams"]
+__all__ = ["Calls", "Readers", "Streams"]
 
 _PATIENCE: Final = 0.2
 """Seconds that a message may take to arrive if others wait."""
@@ -28,6 +29,48 @@ _LOOK: Final = 0.05
 _MOST_WAITING: Final = 512
 _MOST_PENALTIES: Final = 4096
 _LEAST: Final = 4
+_CALLS: Final = 4
+"""Calls that may be open for each HTTP connection that may be. gRPC needs about 24 KiB for each."""
+
+
+class Calls:
+    """The calls that are open, of which one client may have half. Used from the thread of the event loop only.
+
+    Args:
+        options: the limits.
+    """
+
+    def __init__(self, options: ServeOptions) -> None:
+        self._most = _CALLS * options.max_connections
+        self._count = 0
+        self._open: dict[str, int] = {}
+
+    def enter(self, client: str) -> None:
+        """Count a call of a client, for which `leave` must be called; raise `ServingError` if there are too many."""
+        count = self._open.get(client, 0)
+        if count >= self._most // 2:
+            raise ServingError(Status.TOO_MANY, f"{count} calls of this client are open already", 1)
+        if self._count >= self._most:
+            raise ServingError(Status.TOO_MANY, f"{self._count} calls are open already", 1)
+        self._open[client] = count + 1
+        self._count += 1
+
+    def leave(self, client: str) -> None:
+        """Note that a call of a client has ended."""
+        self._count -= 1
+        if self._open[client] == 1:
+            del self._open[client]
+        else:
+            self._open[client] -= 1
+
+    @contextmanager
+    def of(self, client: str) -> Iterator[None]:
+        """Count a call of a client in a ``with`` block; raise `ServingError` if there are too many."""
+        self.enter(client)
+        try:
+            yield
+        finally:
+            self.leave(client)
 
 
 class _Reader:
@@ -68,7 +111,9 @@ class Readers:
         self._limit = max(_LEAST, options.memory // (2 * options.max_body))
         self._seconds = options.timeout
         self._reading: OrderedDict[_Reader, None] = OrderedDict()
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: OrderedDict[str, deque[asyncio.Future[bool]]] = OrderedDict()
+        """Those that wait, by the addresses of their clients, who take turns; True lets a message arrive."""
+        self._look: asyncio.TimerHandle | None = None
         self._penalties: OrderedDict[str, float] = OrderedDict()
 
     async def read(self, context: Any, seconds: float | None) -> Any:
@@ -109,21 +154,48 @@ class Readers:
         if len(self._reading) < self._limit and not self._waiting:
             return
         self._check_penalty(connection)
-        if len(self._waiting) >= _MOST_WAITING:
-            raise _busy("too many messages wait")
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        address = connection.rpartition(":")[0]
+        self._check_number(address)
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[bool] = loop.create_future()
+        self._waiting.setdefault(address, deque()).append(turn)
+        timer = loop.call_later(seconds, _end, turn)
+        if self._look is None:
+            self._look_for_slow()
         try:
-            async with asyncio.timeout(seconds):
-                while not turn.done():
-                    self._refuse_slow()
-                    await asyncio.wait([turn], timeout=_PATIENCE / 4)
-        except TimeoutError:
-            raise _busy("too many messages wait") from None
+            if not await turn:
+                raise _busy("too many messages wait")
+        except asyncio.CancelledError:
+            if not turn.cancelled() and turn.result():  # the call ended between its turn and its first byte
+                self._admit()
+            raise
         finally:
+            timer.cancel()
+            self._forget(address, turn)
+
+    def _look_for_slow(self) -> None:
+        """Refuse slow messages from now on, while others wait."""
+        self._look = None
+        if self._waiting:
+            self._refuse_slow()
+            self._look = asyncio.get_running_loop().call_later(_PATIENCE / 4, self._look_for_slow)
+
+    def _check_number(self, address: str) -> None:
+        """Raise `ServingError` if too many messages wait, and no client has to make room for one of this address."""
+        if sum(map(len, self._waiting.values())) < _MOST_WAITING:
+            return
+        crowding = crowding_client({client: len(turns) for client, turns in self._waiting.items()}, address)
+        if crowding is None:
+            raise _busy("too many messages wait")
+        _end(self._waiting[crowding].pop())
+
+    def _forget(self, address: str, turn: asyncio.Future[bool]) -> None:
+        turns = self._waiting.get(address)
+        if turns is not None:
             with suppress(ValueError):
-                self._waiting.remove(turn)
-            turn.cancel()
+                turns.remove(turn)
+            if not turns:
+                del self._waiting[address]
 
     def _check_penalty(self, connection: str) -> None:
         if time.monotonic() < self._penalties.get(connection, 0.0):
@@ -141,11 +213,14 @@ class Readers:
                 self._penalties.popitem(last=False)
 
     def _admit(self) -> None:
-        """Let the message that has waited for longest arrive, if there is room."""
+        """Let the message arrive that has waited for longest of those of the next client, if there is room."""
         while self._waiting and len(self._reading) < self._limit:
-            turn = self._waiting.popleft()
+            address, turns = self._waiting.popitem(last=False)
+            turn = turns.popleft()
+            if turns:
+                self._waiting[address] = turns
             if not turn.done():
-                turn.set_result(None)
+                turn.set_result(True)
                 return
 
 
@@ -202,6 +277,12 @@ def anonymous_memory() -> int:
     except OSError:
         return 0
     return int(line.split()[1]) << 10
+
+
+def _end(turn: asyncio.Future[bool]) -> None:
+    """End the wait of a message that may not arrive."""
+    if not turn.done():
+        turn.set_result(False)
 
 
 def _busy(reason: str) -> ServingError:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import aclosing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from interposer.core.errors import ConfigError, MissingDependencyError
 from interposer.serving.admission import Holding
-from interposer.serving.core import Core
+from interposer.serving.core import Call, Core
+from interposer.serving.grpc_connections import close_connection
 from interposer.serving.grpc_health import Health
-from interposer.serving.grpc_reading import Readers, Streams
+from interposer.serving.grpc_reading import Calls, Readers, Streams
 from interposer.serving.listen import Listen, host_and_port
 from interposer.serving.peers import Peer, peer_of_call
 from interposer.serving.protocol.errors import ServingError, Status, as_serving_error
@@ -21,21 +23,27 @@ from interposer.serving.protocol.extensions import ABSENT_METHODS, EMPTY_METHODS
 from interposer.serving.protocol.grpc_messages import (
     HEALTH,
     INFERENCE,
+    InferMessage,
     Message,
     checked,
+    checked_infer,
     infer_response,
+    infer_stream_response,
     message,
     methods,
     parameters_of,
     read_infer_request,
 )
+from interposer.serving.protocol.messages import InferResponse
 from interposer.serving.protocol.reading import Reading
+from interposer.serving.protocol.tensors import size_of
 from interposer.serving.streams import answers
 from interposer.serving.tracing import is_traced
 
 __all__ = ["start_grpc"]
 
-_Emit: TypeAlias = Callable[[Message], Awaitable[None]]
+_Emit: TypeAlias = Callable[[InferResponse, bool], Awaitable[None]]
+"""Sends an answer of a stream; the second argument says whether its elements are in typed contents."""
 _OVERHEAD: Final = 1 << 16
 """Bytes of a message beside its tensors."""
 _MAX_MESSAGE: Final = (1 << 31) - 1
@@ -48,7 +56,24 @@ _FOR_ALL: Final = frozenset(
 )  # fmt: skip
 """Methods that need no token unless all requests of clients do."""
 _LARGE: Final = 1 << 18
-"""Bytes of a message with typed contents from which on it is read in another thread."""
+"""Bytes of a message with typed contents from which on it is read or made in another thread."""
+_COUNTED: Final = 1 << 14
+"""Bytes of a message from which on they count: a request until its call ends, an answer until gRPC has sent it."""
+_UNREAD: Final = 20.0
+"""Seconds after which the connection is closed whose client does not read an answer."""
+_LEAST_RATE: Final = 1 << 18
+"""Bytes per second of a large answer at which a client may read it for longer."""
+_PATIENCE: Final = 5.0
+"""Seconds in which a client can read an answer before it may have to make room for others."""
+_ELEMENT: Final = 10
+"""The most bytes of an element in typed contents."""
+
+
+class _UnreadError(ServingError):
+    """A client has not read an answer in time, and cannot be sent another one."""
+
+    def __init__(self) -> None:
+        super().__init__(Status.CANCELLED, "the client has not read an answer in time")
 
 
 async def start_grpc(core: Core, listen: Listen) -> Any:
@@ -70,7 +95,7 @@ async def start_grpc(core: Core, listen: Listen) -> Any:
     ]  # fmt: skip
     server = grpc.aio.server(options=options)
     service = _Service(grpc, core, listen.certificate is not None)
-    services = {INFERENCE: _handlers(grpc, service), HEALTH: Health(grpc, core).handlers()}
+    services = {INFERENCE: _handlers(grpc, service), HEALTH: Health(grpc, core, service.calls).handlers()}
     server.add_generic_rpc_handlers(
         tuple(grpc.method_handlers_generic_handler(name, handlers) for name, handlers in services.items())
     )
@@ -84,7 +109,9 @@ async def start_grpc(core: Core, listen: Listen) -> Any:
         service.port = server.port
         await server.start()
     except (RuntimeError, OSError) as error:
-        raise ConfigError(f"the server cannot listen for gRPC on {address}: {error}") from None
+        reason = str(error).partition("; set GRPC_VERBOSITY")[0]
+        hint = "choose another port, as with --grpc-port, or offer no gRPC (--no-grpc)"
+        raise ConfigError(f"the server cannot listen for gRPC on {address}: {reason}; {hint}") from None
     return server
 
 
@@ -103,7 +130,8 @@ def _handlers(grpc: Any, service: _Service) -> dict[str, Any]:
     for name in EMPTY_METHODS:
         handlers[name] = grpc.unary_unary_rpc_method_handler(_empty)
     for name, (request, response) in methods().items():
-        serialize = response.SerializeToString  # requests are bytes, as gRPC has no status code for damaged messages
+        # requests are bytes, as gRPC has no status code for damaged messages; answers to inference are, too
+        serialize = None if name in ("ModelInfer", "ModelStreamInfer") else response.SerializeToString
         if name == "ModelStreamInfer":
             handler = grpc.stream_stream_rpc_method_handler(service.stream, response_serializer=serialize)
         else:
@@ -132,7 +160,7 @@ class _Service:
 
     def __init__(self, grpc: Any, core: Core, has_certificates: bool) -> None:
         self._grpc, self.core = grpc, core
-        self._readers = Readers(core.options)
+        self._readers, self.calls = Readers(core.options), Calls(core.options)
         self._streams = Streams(core.options, lambda: core.admission.held, lambda: core.repository.served)
         self.port = 0
         self._has_certificates = has_certificates
@@ -144,9 +172,13 @@ class _Service:
         async def handler(requests: Any, context: Any) -> Message:
             try:
                 peer = self._peer(context, name not in _FOR_ALL)
-                with self.core.admission.holding(self.core.access.name_of(peer)) as holding:
-                    request = await self._request(kind, context, holding)
-                    return await method(request, context, peer)
+                client = self.core.access.name_of(peer)
+                self.calls.enter(client)
+                try:
+                    with self.core.admission.holding(client) as holding:
+                        return await method(await self._request(kind, context, holding), context, peer)
+                finally:
+                    self.calls.leave(client)
             except asyncio.CancelledError:
                 raise
             except Exception as caught:
@@ -180,13 +212,19 @@ class _Service:
     async def _parsed(
         self, kind: Message, data: bytes, arrived: float, seconds: float | None, holding: Holding
     ) -> Message:
-        """Return a message, whose elements are counted before it is parsed."""
+        """Return a message, whose bytes count until its call or its answer in a stream ends.
+
+        Its elements are counted before it is parsed.
+        """
+        if len(data) >= _COUNTED:
+            holding.take(len(data))
         options = self.core.options
         limit = options.timeout if seconds is None else min(seconds, options.timeout)
         reading = Reading(options.max_values, arrived + limit, holding.take)
+        read = checked_infer if kind is message("ModelInferRequest") else partial(checked, kind)
         if len(data) < _LARGE:
-            return checked(kind, data, reading)
-        return await self.core.in_parser(reading, checked, kind, data, reading)
+            return read(data, reading)
+        return await self.core.in_parser(reading, read, data, reading)
 
     async def on_ServerLive(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802 - names of the protocol
         return message("ServerLiveResponse")(live=True)
@@ -223,8 +261,7 @@ class _Service:
         return message("ModelStatisticsResponse")(model_stats=models)
 
     async def on_RepositoryIndex(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802
-        self.core.access.check("infer", peer)
-        return message("RepositoryIndexResponse")(models=self.core.repository.index(request.ready))
+        return message("RepositoryIndexResponse")(models=await self.core.index(peer, request.ready))
 
     async def on_RepositoryModelLoad(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802
         self.core.check_control(peer)
@@ -239,8 +276,11 @@ class _Service:
     async def on_SystemSharedMemoryStatus(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802
         self.core.check_shared_memory(peer)
         kind = message("SystemSharedMemoryStatusResponse.RegionStatus")
-        regions = {region["name"]: kind(**region) for region in self.core.shared_memory().status(request.name)}
+        regions = {region["name"]: kind(**region) for region in self._regions(request.name, peer)}
         return message("SystemSharedMemoryStatusResponse")(regions=regions)
+
+    def _regions(self, name: str, peer: Peer) -> list[dict[str, Any]]:
+        return self.core.shared_memory().status(name, self.core.owner_of_regions(peer))
 
     async def on_SystemSharedMemoryRegister(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802
         self.core.check_shared_memory(peer)
@@ -249,33 +289,75 @@ class _Service:
 
     async def on_SystemSharedMemoryUnregister(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802
         self.core.check_shared_memory(peer)
-        self.core.shared_memory().unregister(request.name)
+        self.core.shared_memory().unregister(request.name, self.core.owner_of_regions(peer))
         return message("SystemSharedMemoryUnregisterResponse")()
 
-    async def on_ModelInfer(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802
-        return await self._infer(request, context, peer)
+    def on_ModelInfer(self, request: InferMessage, context: Any, peer: Peer) -> Coroutine[Any, Any, bytes | None]:  # noqa: N802
+        return self._infer(request, context, peer)
 
-    async def _infer(self, request: Message, context: Any, peer: Peer, emit: _Emit | None = None) -> Message:
-        """Return the answer to a request, or pass each answer of a stream to `emit`."""
+    async def _infer(self, request: InferMessage, context: Any, peer: Peer, emit: _Emit | None = None) -> bytes | None:
+        """Return the answer to a request, or pass each of its answers to `emit`.
+
+        The request and its inputs are forgotten as soon as possible, because they may be large.
+        """
         core, seconds = self.core, context.time_remaining()
-        metadata = _metadata(context) if is_traced() else {}
-        is_raw = bool(request.raw_input_contents)
-        name, version = request.model_name, request.model_version
+        metadata = _metadata(context) if is_traced() else None
+        fields, raw = request
+        name, version = fields.model_name, fields.model_version
         core.access.check("infer", peer, name)
-        with core.call(name, version, "grpc", seconds) as call, core.span(call, metadata):
+        client = core.access.name_of(peer)
+        with core.call(name, version, "grpc", seconds, client=client) as call, core.span(call, metadata):
             call.peer, regions = peer, core.regions_of(peer)
             reading = Reading(core.options.max_values, call.deadline)
-            if request.ByteSize() < _LARGE or (is_raw and not any(_has_strings(tensor) for tensor in request.inputs)):
+            size = fields.ByteSize() + sum(map(len, raw))
+            if size < _LARGE or (raw and not any(_has_strings(tensor) for tensor in fields.inputs)):
                 infer_request = read_infer_request(request, regions, reading)
             else:
                 infer_request = await core.in_parser(reading, read_infer_request, request, regions, reading)
-            is_typed = any(tensor.HasField("contents") for tensor in request.inputs)
+            is_typed = any(tensor.HasField("contents") for tensor in fields.inputs)
+            del request, fields, raw
+            if emit is not None and "steps" in infer_request.parameters:
+                async with aclosing(answers(call, infer_request)) as responses:
+                    async for response in responses:
+                        await emit(response, is_typed)
+                return None
+            response = await call.run(infer_request)
+            del infer_request
             if emit is None:
-                return infer_response(await call.run(infer_request), not is_typed)
-            async with aclosing(answers(call, infer_request)) as responses:
-                async for response in responses:
-                    await emit(infer_response(response, not is_typed))
-            return None
+                return await self._counted_answer(response, is_typed, context, call)
+        await emit(response, is_typed)
+        return None
+
+    async def _counted_answer(self, response: InferResponse, is_typed: bool, context: Any, call: Call) -> bytes:
+        """Return the message of an answer, whose bytes count until gRPC has sent it.
+
+        Once it is made, the connection is closed if the client reads it slowly.
+
+        Raises:
+            ServingError: there is no room for the answer.
+        """
+        size = _size_of(response, is_typed)
+        if size < _COUNTED:
+            return infer_response(response, not is_typed)
+        holding, close = self.core.admission.holding(call.client), self._closing(call.peer)
+        holding.finish()
+        holding.take(size)
+        context.add_done_callback(lambda _: self.core.admission.release(holding))
+        answer = await _made(self.core, infer_response, response, is_typed)
+        holding.sends(close, _PATIENCE)
+        timer = asyncio.get_running_loop().call_later(max(_UNREAD, size / _LEAST_RATE), close)
+        context.add_done_callback(lambda _: timer.cancel())
+        return answer
+
+    def _closing(self, peer: Peer) -> Callable[[], None]:
+        """Return a function that closes the connection of a client soon. It may be called in any thread."""
+        loop = asyncio.get_running_loop()
+
+        def close() -> None:
+            if peer.ends is not None:  # in another thread, because a look at a thousand files takes long
+                loop.call_soon_threadsafe(loop.run_in_executor, None, close_connection, peer.ends[0], self.port)
+
+        return close
 
     async def _next(self, context: Any) -> Any:
         """Return the next message of a stream; end the stream if it has to yield."""
@@ -289,30 +371,90 @@ class _Service:
 
         A request with the parameter ``steps`` gets several answers.
         """
-        kind_of_answer, peer = message("ModelStreamInferResponse"), self._peer(context)
+        peer = self._peer(context)
+        client = self.core.access.name_of(peer)
+        try:
+            with self.calls.of(client):
+                await self._answer_requests(context, peer, client)
+        except _UnreadError:
+            self._closing(peer)()
+        except ServingError as error:
+            await context.abort(getattr(self._grpc.StatusCode, error.status.grpc), str(error))
 
-        async def emit(response: Message) -> None:
-            await context.write(kind_of_answer(infer_response=response))
+    @contextmanager
+    def _emission(self, context: Any, client: str) -> Iterator[_Emit]:
+        """Yield a function that sends an answer of a stream, whose bytes count until the client has read it."""
+        with self.core.admission.holding(client) as holding:
+            holding.finish()
 
-        while True:
-            kind = message("ModelInferRequest")
-            request = kind()
-            data = await self._next(context)
-            if data is self._grpc.aio.EOF:
-                return
-            try:
-                with self.core.admission.holding(self.core.access.name_of(peer)) as holding:
-                    holding.finish()
-                    request = await self._parsed(kind, data, time.monotonic(), context.time_remaining(), holding)
-                    has_steps = "steps" in request.parameters
-                    response = await self._infer(request, context, peer, emit if has_steps else None)
-                if response is not None:
-                    await emit(response)
-            except ServingError as error:
-                empty_response = message("ModelInferResponse")(
-                    model_name=request.model_name, model_version=request.model_version, id=request.id
-                )
-                await context.write(kind_of_answer(error_message=str(error), infer_response=empty_response))
+            async def emit(response: InferResponse, is_typed: bool) -> None:
+                size = _size_of(response, is_typed)
+                with holding.also(size):
+                    answer = await _made(self.core, infer_stream_response, response, is_typed)
+                    await _write(context, answer, max(_UNREAD, size / _LEAST_RATE))
+
+            yield emit
+
+    async def _answer_requests(self, context: Any, peer: Peer, client: str) -> None:
+        """Answer the requests of a stream until the client ends it. An idle stream keeps no message."""
+        is_open = True
+        while is_open:
+            is_open = await self._answer_next(await self._next(context), context, peer, client)
+
+    async def _answer_next(self, data: Any, context: Any, peer: Peer, client: str) -> bool:
+        """Answer a message of a stream; return False at the end of the stream."""
+        if data is self._grpc.aio.EOF:
+            return False
+        kind = message("ModelInferRequest")
+        request = InferMessage(kind(), [])
+        try:
+            with self.core.admission.holding(client) as holding, self._emission(context, client) as emit:
+                holding.finish()
+                request = await self._parsed(kind, data, time.monotonic(), context.time_remaining(), holding)
+                await self._infer(request, context, peer, emit)
+            return True
+        except _UnreadError:
+            raise
+        except ServingError as error:
+            answer = _error_in_stream(error, request.message)
+            error.__traceback__ = error.__context__ = error.__cause__ = None  # whose frames have the message
+        del data, request  # nothing counts them while the client reads the answer
+        await _write(context, answer, _UNREAD)
+        return True
+
+
+async def _write(context: Any, answer: bytes, seconds: float) -> None:
+    """Send an answer of a stream; raise `_UnreadError` if the client does not read it in this time."""
+    try:
+        async with asyncio.timeout(seconds):
+            await context.write(answer)
+    except TimeoutError:
+        raise _UnreadError from None
+
+
+def _size_of(response: InferResponse, is_typed: bool) -> int:
+    """Return about how many bytes an answer needs as a message, and again in the form in which gRPC sends it."""
+    arrays = [output.array for output in response.outputs if not output.is_shared]
+    return 2 * sum(max(size_of(array), array.size * _ELEMENT if is_typed else 0) for array in arrays)
+
+
+async def _made(
+    core: Core, make: Callable[[InferResponse, bool], bytes], response: InferResponse, is_typed: bool
+) -> bytes:
+    """Return the message of an answer; a large one is made in another thread."""
+    if _size_of(response, is_typed) < _LARGE:
+        return make(response, not is_typed)
+    return await core.in_writer(make, response, not is_typed)
+
+
+def _error_in_stream(error: ServingError, request: Message) -> bytes:
+    """Return the answer of a stream to a request that is refused."""
+    response = message("ModelInferResponse")(
+        model_name=request.model_name, model_version=request.model_version, id=request.id
+    )
+    answer = message("ModelStreamInferResponse")(error_message=str(error), infer_response=response)
+    content: bytes = answer.SerializeToString()
+    return content
 
 
 def _has_strings(tensor: Message) -> bool:

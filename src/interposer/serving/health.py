@@ -40,12 +40,13 @@ class HealthPort:
         self._process = self._started()
 
     def _started(self) -> subprocess.Popen[bytes]:
+        """Start the process, in the server's session: Linux may let a busy session run for long before another one."""
         descriptors = self._socket.fileno(), self._file.fileno()
         return subprocess.Popen(
             [sys.executable or "python3", "-I", str(_PROGRAM), *map(str, descriptors)],
-            stdin=subprocess.PIPE,  # it ends when this process is gone
+            stdin=subprocess.PIPE,  # the process ends when the server is gone
             pass_fds=descriptors,
-            start_new_session=True,  # a Ctrl-C in the terminal reaches this process only
+            process_group=0,  # a Ctrl-C in the terminal reaches the server only
         )
 
     def beat(self, is_ready: bool) -> None:
@@ -68,4 +69,5 @@ class HealthPort:
     def _end(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
+        self._process.kill()  # it may be stopped, and then it would not see that standard input has ended
         self._process.wait()

@@ -30,6 +30,7 @@ from interposer.serving.protocol.extensions import NO_CUDA, NO_LOGS, NO_TRACES
 from interposer.serving.protocol.http_messages import read_infer_request, small_object_of, write_response
 from interposer.serving.protocol.messages import InferRequest, InferResponse
 from interposer.serving.protocol.reading import Reading
+from interposer.serving.protocol.tensors import size_of
 from interposer.serving.streams import answers
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def _guarded(handler: Handler) -> Handler:
         except ServingError as error:
             return refusal(error)
         except Exception as error:
-            _log.error("%s %s failed: %s", request.method, request.url.path, error, exc_info=error)
+            _log.error("%s %r failed: %s", request.method, request.url.path, error, exc_info=error)
             return refusal(as_serving_error(error))
 
     return guarded
@@ -198,7 +199,7 @@ class _Infer:
             encoding = accepted_encoding(headers.get("accept-encoding", "")) if size >= _COMPRESSED else None
             if encoding is not None:
                 fields += [(b"content-encoding", encoding.encode()), (b"vary", b"accept-encoding")]
-                parts = [await _in_thread(size, compressed, parts, encoding)]
+                parts = [await _in_thread(self.core, size, compressed, parts, encoding)]
             if size > _PIECE:
                 holding.sends(abort_of_scope(scope))
             await _send(send, 200, fields, parts, holding)
@@ -216,7 +217,7 @@ class _Infer:
         except ServingError as error:
             core.refused("http", error)
             raise
-        with core.call(name, version, "http", arrived=arrived) as call, core.span(call, headers):
+        with core.call(name, version, "http", arrived=arrived, client=holding.client) as call, core.span(call, headers):
             call.peer = peer
             request = await self._read(
                 body, length, peer, Reading(core.options.max_values, call.deadline, holding.take)
@@ -227,7 +228,7 @@ class _Infer:
             size = _size_of_answer(response, is_binary)
             if size >= _LARGE:
                 holding.take(size)
-            return await _in_thread(size, write_response, response, is_binary)
+            return await _in_thread(core, size, write_response, response, is_binary)
 
     async def _read(self, body: bytes | bytearray, length: int | None, peer: Peer, reading: Reading) -> InferRequest:
         regions = self.core.regions_of(peer)
@@ -247,7 +248,8 @@ def _size_of_answer(response: InferResponse, is_binary: bool) -> int:
     """Return about how many bytes an answer needs while it is written: its arrays, its parts, and all of them."""
     arrays = [output.array for output in response.outputs]
     size_of_text = 0 if is_binary else sum(array.size for array in arrays) * _LONGEST_NUMBER
-    return sum(array.nbytes for array in arrays) + 2 * max(size_of_text, sum(array.nbytes for array in arrays))
+    size = sum(map(size_of, arrays))
+    return size + 2 * max(size_of_text, size)
 
 
 def _may_have_strings(body: bytes | bytearray, length: int) -> bool:
@@ -255,9 +257,9 @@ def _may_have_strings(body: bytes | bytearray, length: int) -> bool:
     return body.find(b"BYTES", 0, length) >= 0 or body.find(b"\\", 0, length) >= 0
 
 
-async def _in_thread(size: int, function: Callable[..., Result], *args: Any) -> Result:
+async def _in_thread(core: Core, size: int, function: Callable[..., Result], *args: Any) -> Result:
     """Return the result of a function, which is called in another thread if it has to do with many bytes."""
-    return function(*args) if size < _LARGE else await asyncio.to_thread(function, *args)
+    return function(*args) if size < _LARGE else await core.in_writer(function, *args)
 
 
 class _InferStream(_Infer):
@@ -266,7 +268,7 @@ class _InferStream(_Infer):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body_end, headers = BodyEnd(receive), headers_of(scope)
         peer = peer_of_scope(scope, headers.get("authorization", ""))
-        events = _Events(send)
+        events = _Events(self.core, send)
         with self.core.admission.holding(self.core.access.name_of(peer)) as holding:
             try:
                 await self._streamed(scope, headers, peer, body_end, holding, events)
@@ -292,29 +294,33 @@ class _InferStream(_Infer):
         except ServingError as error:
             core.refused("http", error)
             raise
-        with core.call(name, version, "http", arrived=arrived) as call, core.span(call, headers):
+        with core.call(name, version, "http", arrived=arrived, client=holding.client) as call, core.span(call, headers):
             call.peer = peer
             reading = Reading(core.options.max_values, call.deadline, holding.take)
             request = await self._read(body, length, peer, reading)
             with _Watch(receive, call):
                 async with aclosing(answers(call, request)) as responses:
                     async for response in responses:
-                        await events.send(response)
+                        await events.send(response, holding)
 
 
 class _Events:
     """Sends answers as server-sent events."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, core: Core, send: Send) -> None:
+        self._core, self._send = core, send
         self.has_begun = False
 
-    async def send(self, response: InferResponse) -> None:
-        """Send an answer; raise `ServingError` if it has bytes of tensors."""
-        parts, length = write_response(response, False)
-        if length is not None:
-            raise ServingError(Status.INVALID, "a stream of events has no binary tensors; ask for JSON, or use gRPC")
-        await self._event(b"data: ", parts[0])
+    async def send(self, response: InferResponse, holding: Holding) -> None:
+        """Send an answer, whose bytes `holding` holds until then; raise `ServingError` if it has bytes of tensors."""
+        size = _size_of_answer(response, False)
+        with holding.also(size if size >= _LARGE else 0):
+            parts, length = await _in_thread(self._core, size, write_response, response, False)
+            if length is not None:
+                raise ServingError(
+                    Status.INVALID, "a stream of events has no binary tensors; ask for JSON, or use gRPC"
+                )
+            await self._event(b"data: ", parts[0])
 
     async def end(self, error: ServingError | None) -> None:
         """End the stream, with an event for an error if there is one."""
@@ -463,7 +469,7 @@ class _Api:
     async def index(self, request: Any) -> Any:
         self._check_use(request)
         fields = await self._body(request)
-        return answer(self.core.repository.index(fields.get("ready") is True))
+        return answer(await self.core.index(_peer(request), fields.get("ready") is True))
 
     async def load(self, request: Any) -> Any:
         self._check_control(request)
@@ -478,7 +484,7 @@ class _Api:
 
     async def regions(self, request: Any) -> Any:
         self._check_memory(request)
-        return answer(self.core.shared_memory().status(request.path_params.get("region", "")))
+        return answer(self.core.shared_memory().status(request.path_params.get("region", ""), self._owner(request)))
 
     async def no_regions(self, request: Any) -> Any:
         return answer([])
@@ -497,7 +503,7 @@ class _Api:
     async def unregister(self, request: Any) -> Any:
         self._check_memory(request)
         await self._body(request)
-        self.core.shared_memory().unregister(request.path_params.get("region", ""))
+        self.core.shared_memory().unregister(request.path_params.get("region", ""), self._owner(request))
         return answer({})
 
     async def metrics(self, request: Any) -> Any:
@@ -529,6 +535,9 @@ class _Api:
 
     def _check_memory(self, request: Any) -> None:
         self.core.check_shared_memory(_peer(request))
+
+    def _owner(self, request: Any) -> int | None:
+        return self.core.owner_of_regions(_peer(request))
 
     def _check_statistics(self, request: Any) -> None:
         self.core.access.check("statistics", _peer(request))

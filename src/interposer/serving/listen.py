@@ -7,9 +7,10 @@ import os
 import socket
 import stat
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from interposer.core.errors import ConfigError
+from interposer.core.records import dataclass
 from interposer.serving.tls import check_tls
 
 __all__ = ["Listen", "host_and_port"]
@@ -127,5 +128,6 @@ class Listen:
         except OSError as error:
             bound_socket.close()
             reason = error.strerror or str(error)
-            raise ConfigError(f"the server cannot listen on {self.host}, port {port}: {reason}") from None
+            hint = "; choose another port, as with --port" if error.errno == errno.EADDRINUSE else ""
+            raise ConfigError(f"the server cannot listen on {self.host}, port {port}: {reason}{hint}") from None
         return bound_socket

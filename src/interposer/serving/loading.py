@@ -122,7 +122,7 @@ class Loader:
         instances = settings.instances or 1
         if not _has_states(model):
             single = self._in_turns(Plain(model), model, settings, settings.instances)
-            batcher = self._batcher(model, source, opened, single)
+            batcher = self._batcher(model, source, opened, single, is_for_sequences=True)
             return model, self._rows(batcher or single, source, sequences, model.inputs, idle, most), sequences
         if settings.batch > 1 or sequences.states or sequences.controls:
             rows = self._with_rows(model, source, sequences, idle, most)
@@ -157,7 +157,7 @@ class Loader:
             _warn_unbatched(source, error)
             return None
         single = self._in_turns(Plain(lifted), lifted, settings, settings.instances)
-        batcher = self._batcher(lifted, source, opened, single)
+        batcher = self._batcher(lifted, source, opened, single, is_for_sequences=True)
         if batcher is None and not is_needed:
             lifted.close()
             return None
@@ -241,8 +241,13 @@ class Loader:
             fallback=fallback,
         )
 
-    def _batcher(self, model: Model, source: ModelSource, opened: _Opening, single: InTurns) -> Batcher | None:
-        """Return what runs requests in batches; None, with a warning that says why, if that is not possible."""
+    def _batcher(
+        self, model: Model, source: ModelSource, opened: _Opening, single: InTurns, is_for_sequences: bool = False
+    ) -> Batcher | None:
+        """Return what runs requests in batches; None, with a warning that says why, if that is not possible.
+
+        That is so as well if batches save no time, unless the rows are those of sequences.
+        """
         settings = source.settings
         if settings.batch < 2:
             return None
@@ -262,12 +267,15 @@ class Loader:
             _warn_unbatched(source, error)
             return None
         alone, together = seconds_of_a_row(model, variants[settings.batch], settings.batch, largest)
-        if not gains(alone, together):
+        if not is_for_sequences and not gains(alone, together):
             _log.warning(
-                "model %r hardly gains from batches of %d: a row takes %.0f us alone and %.0f us in a batch, without "
-                "its gathering; it may be faster without the setting batch",
+                "model %r runs without batches of %d, because it gains nothing from them: a row takes %.0f us alone, "
+                "and %.0f us in a batch, without its gathering",
                 source.name, settings.batch, alone * 1e6, together * 1e6,
             )  # fmt: skip
+            for variant in variants.values():
+                variant.close()
+            return None
         return Batcher(model, variants, settings.batch_delay, single)
 
     def _runtime(self, isolate: tuple[str, ...]) -> Runtime:

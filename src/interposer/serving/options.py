@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from interposer.core.errors import InvalidArgumentError
+from interposer.core.records import dataclass
 from interposer.serving.access import Client, check_token
 
 __all__ = ["ServeOptions"]
@@ -53,7 +53,8 @@ class ServeOptions:
             numbers do not count, as they are read without an object for each number.
         max_ratio: how many times as large as its compressed form a body may be, beyond its first MiB.
         min_rate: the least bytes per second at which a body must arrive after its first seconds.
-        max_connections: the number of HTTP connections; beyond it, the one that has been idle for longest is closed.
+        max_connections: the number of HTTP connections, and of gRPC connections. Beyond it, the HTTP connection that
+            has been idle for longest is closed, or a gRPC connection of the client with the most of them.
     """
 
     queue: int = 64

@@ -7,11 +7,22 @@ import os
 import socket
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
-__all__ = ["STATE", "Peer", "abort_of_scope", "connection_state", "peer_of_call", "peer_of_scope", "user_of_connection"]
+from interposer.core.records import dataclass
+
+__all__ = [
+    "STATE",
+    "Peer",
+    "abort_of_scope",
+    "connection_state",
+    "crowding_client",
+    "peer_of_call",
+    "peer_of_scope",
+    "same_address",
+    "user_of_connection",
+]
 
 STATE: Final = "interposer.peer"
 """The key in the ASGI state of a connection whose value is that of `connection_state`, and `abort`, which closes it."""
@@ -143,6 +154,25 @@ def _is_end(text: str, end: tuple[str, int]) -> bool:
         return False
     words = [int(address[index : index + 8], 16) for index in range(0, len(address), 8)]
     return _without_mapping(struct.pack(f"={len(words)}I", *words)) == _without_mapping(_packed(end[0]))
+
+
+def crowding_client(counts: Mapping[str, int], client: str) -> str | None:
+    """Return the client that has to make room for another one, or None if none has to.
+
+    It is the client that has most of something, provided that it has at least two more than `client`. So one client
+    cannot keep the others out, and two clients do not take room from each other in turns.
+
+    Args:
+        counts: how many each client has, without the new one.
+        client: the one that wants another.
+    """
+    crowding = max(counts, key=lambda name: counts[name], default=None)
+    return crowding if crowding is not None and counts[crowding] >= counts.get(client, 0) + 2 else None
+
+
+def same_address(one: str, other: str) -> bool:
+    """Return True if two texts are the same address, which may be of IPv4 in the form of IPv6."""
+    return _without_mapping(_packed(one)) == _without_mapping(_packed(other))
 
 
 def _packed(address: str) -> bytes:

@@ -49,7 +49,8 @@ class Repository:
         self._is_loading = False
         self._seen: dict[str, Fingerprint] = {}
         self._changed: dict[str, Fingerprint] = {}
-        self._lock = asyncio.Lock()
+        self._lock, self._listing = asyncio.Lock(), asyncio.Lock()
+        self._next_list: asyncio.Future[list[ModelSource]] | None = None
         for model in served:
             self._models.setdefault(model.name, {})[model.version] = model
 
@@ -100,8 +101,9 @@ class Repository:
             return ServingError(Status.UNAVAILABLE, f"model {name!r} is not loaded")
         return ServingError(Status.NOT_FOUND, f"unknown model {name[:200]!r}{did_you_mean(name, self._models)}")
 
-    def index(self, only_ready: bool = False) -> list[dict[str, str]]:
+    async def index(self, only_ready: bool = False) -> list[dict[str, str]]:
         """Return name, version, state and reason of each version of each model that is known."""
+        sources = [] if only_ready else await self._listed()
         state_of_version = {(model.name, model.version): _state(model) for model in self.served}
         if only_ready:
             state_of_version = {key: state for key, state in state_of_version.items() if state[0] == "READY"}
@@ -109,7 +111,7 @@ class Repository:
             state_of_version = {
                 key: ("UNAVAILABLE", reason) for key, reason in self._reasons.items()
             } | state_of_version
-            for source in self._known_sources():
+            for source in sources:
                 state_of_version.setdefault((source.name, source.version), ("UNAVAILABLE", "not loaded"))
         return [
             {"name": name, "version": version, "state": state, "reason": reason}
@@ -300,6 +302,17 @@ class Repository:
                 _log.warning("model %r was loaded, as the models of its steps are there", name)
             except Exception as error:
                 _log.debug("model %r still cannot be loaded: %s", name, error)
+
+    async def _listed(self) -> list[ModelSource]:
+        """List the models that can be loaded in another thread, once for all who ask before it begins."""
+        if self._next_list is None:
+            self._next_list = asyncio.ensure_future(self._listed_next())
+        return await asyncio.shield(self._next_list)
+
+    async def _listed_next(self) -> list[ModelSource]:
+        async with self._listing:
+            self._next_list = None  # who asks from now on gets a list that begins later
+            return await asyncio.to_thread(self._known_sources)
 
     def _known_sources(self) -> list[ModelSource]:
         """Return the models that can be loaded; an empty list, with a warning, if their folder cannot be read."""

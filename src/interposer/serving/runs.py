@@ -6,7 +6,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from interposer.core.errors import DeadlineExceededError
 from interposer.core.types import Array, TensorInfo, TensorShape
@@ -74,8 +74,8 @@ class Runner(ABC):
         """Seconds after which the states of a sequence without requests are dropped; None without sequences."""
         return None
 
-    def forget(self, sequence_id: Any) -> None:
-        """Drop the states of a sequence, if there are any."""
+    def forget(self, parameters: Parameters) -> None:
+        """Drop the states of the sequence of a request with these parameters, if there are any."""
 
     def describe(self) -> str:
         """Return a sentence about how requests are run, or an empty text if each of them runs alone."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from interposer.core.errors import ConfigError, did_you_mean
+from interposer.core.records import dataclass
 from interposer.core.types import Array, DataType, Dim, TensorInfo
 from interposer.ir.network import Network
 from interposer.ops.control import Input, Output
 from interposer.serving.batching import SlotBatcher
+from interposer.serving.cache import alone
 from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.protocol.messages import Parameters
 from interposer.serving.runs import Runner
@@ -191,7 +193,7 @@ class StateRows(SequenceRunner):
         names = [*outputs, *(state.output for state in self._states.values() if state.output not in outputs)]
         arrays = await self.run_row(sequence.place, all_inputs, names, seconds, parameters, timing)
         by_name = dict(zip(names, arrays, strict=True))
-        sequence.states = {key: by_name[state.output] for key, state in self._states.items()}
+        sequence.states = {key: alone(by_name[state.output]) for key, state in self._states.items()}
         return arrays[: len(outputs)]
 
     async def run_row(

@@ -6,16 +6,18 @@ import asyncio
 import heapq
 import time
 from abc import abstractmethod
-from collections import abc, deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections import Counter, abc
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
 from interposer.core.errors import DeadlineExceededError
+from interposer.core.records import dataclass
 from interposer.core.types import Array
+from interposer.serving.peers import crowding_client
 from interposer.serving.protocol.errors import ServingError, Status
-from interposer.serving.protocol.messages import Parameters
+from interposer.serving.protocol.messages import Parameters, client_of, is_named
 from interposer.serving.runs import Plain, Runner, awaited_to_the_end
 from interposer.serving.statistics import Timing
 from interposer.serving.turns import Gate, InTurns
@@ -24,6 +26,8 @@ from interposer.session import Model
 __all__ = ["Names", "Places", "Sequence", "SequenceId", "SequenceRunner", "Sequences", "Step"]
 
 SequenceId: TypeAlias = "int | str"
+_Key: TypeAlias = tuple[str, SequenceId]
+"""The client with a name to whom a sequence belongs, or an empty text, and the id of the sequence."""
 Names: TypeAlias = abc.Sequence[str]
 
 
@@ -41,43 +45,60 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class Sequence:
-    """The states of one sequence, when it was used last, and its place if the places of sequences are limited."""
+    """The states of one sequence, who sends it, when it was used last, and its place if their number is limited."""
 
+    client: str = ""
     states: dict[str, Array] = field(default_factory=dict)
     last_used: float = field(default_factory=time.monotonic)
     place: int = 0
 
 
 class Places:
-    """The places of the sequences that run; further sequences wait for one in their order. Used in the event loop only.
+    """The places of the sequences that run; further sequences wait for one. Used in the event loop only.
+
+    A place that becomes free is for the client that has the fewest, and of those for the sequence that has waited for
+    longest.
 
     Args:
         count: the number of places. They are numbered from 0, and the lowest free one is taken first.
+
+    Attributes:
+        clients: the clients of the places that are taken, by the numbers of the places.
     """
 
     def __init__(self, count: int) -> None:
         self.count = count
         self._free = list(range(count))
-        self._waiting: deque[asyncio.Future[int]] = deque()
+        self.clients: dict[int, str] = {}
+        self._waiting: list[tuple[str, asyncio.Future[int]]] = []
 
-    async def take(self, seconds: float) -> int:
-        """Wait for a place, and return its number.
+    async def take(self, seconds: float, client: str, make_room: Callable[[], object]) -> int:
+        """Wait for a place for a client, and return its number.
+
+        Args:
+            seconds: how long to wait.
+            client: the client.
+            make_room: called if the client has to wait; it may give back the place of another one.
 
         Raises:
             DeadlineExceededError: no place was free within `seconds`.
         """
         if self._free:
-            return heapq.heappop(self._free)
-        place: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting.append(place)
+            place = heapq.heappop(self._free)
+            self.clients[place] = client
+            return place
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        entry = client, future
+        self._waiting.append(entry)
         try:
+            make_room()
             async with asyncio.timeout(seconds):
-                return await place
+                return await future
         except BaseException as error:
-            if place.done() and not place.cancelled():
-                self.give_back(place.result())  # it came together with the end of the wait
-            elif place in self._waiting:
-                self._waiting.remove(place)
+            if future.done() and not future.cancelled():
+                self.give_back(future.result())  # it came together with the end of the wait
+            elif entry in self._waiting:
+                self._waiting.remove(entry)
             if isinstance(error, TimeoutError):
                 raise DeadlineExceededError(
                     f"the sequence waited longer than {seconds:g} seconds, as all {self.count} places are taken"
@@ -85,17 +106,37 @@ class Places:
             raise
 
     def give_back(self, place: int) -> None:
-        """Give a place to the sequence that has waited for longest, or to the next one that comes."""
-        while self._waiting:
-            future = self._waiting.popleft()
-            if not future.done():
-                future.set_result(place)
-                return
-        heapq.heappush(self._free, place)
+        """Give a place to a sequence that waits, or to the next one that comes."""
+        self.clients.pop(place, None)
+        entry = self._next()
+        if entry is None:
+            heapq.heappush(self._free, place)
+            return
+        self._waiting.remove(entry)
+        self.clients[place] = entry[0]
+        entry[1].set_result(place)
+
+    @property
+    def next_client(self) -> str | None:
+        """The client that gets the next place; None if no sequence waits."""
+        entry = self._next()
+        return None if entry is None else entry[0]
+
+    def _next(self) -> tuple[str, asyncio.Future[int]] | None:
+        """Return the sequence that gets the next place, by its client and its future; None if none waits."""
+        waiting = [entry for entry in self._waiting if not entry[1].done()]
+        if not waiting:
+            return None
+        counts = Counter(self.clients.values())
+        return min(waiting, key=lambda entry: counts[entry[0]])
 
 
 class SequenceRunner(Runner):
     """Runs requests of sequences in their order, and counts the sequences. Used in the event loop only.
+
+    The sequences of clients with names are their own: equal ids of two such clients are two sequences. If there is no
+    room for another sequence, the client that has most of them loses the one without requests for longest, so that one
+    client cannot keep the others out.
 
     Args:
         idle: seconds without requests after which the states of a sequence are dropped.
@@ -106,20 +147,23 @@ class SequenceRunner(Runner):
     def __init__(self, idle: float = 60.0, most: int = 256, places: Places | None = None) -> None:
         self._idle, self._max_sequences = idle, most
         self._places = places
-        self._place_of: dict[SequenceId, int] = {}
-        self._sequences: dict[SequenceId, Sequence] = {}
-        self._turns: dict[SequenceId, Gate] = {}
-        self._starting: set[SequenceId] = set()
+        self._place_of: dict[_Key, int] = {}
+        self._sequences: dict[_Key, Sequence] = {}
+        self._turns: dict[_Key, Gate] = {}
+        self._starting: dict[_Key, str] = {}
+        """The clients of the sequences whose first request runs."""
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._has_dropped = False
 
     @property
     def sequence_idle(self) -> float | None:
         return self._idle
 
-    def forget(self, sequence_id: SequenceId) -> None:
-        self._sequences.pop(sequence_id, None)
-        if sequence_id not in self._turns:
-            self._leave(sequence_id)
+    def forget(self, parameters: Parameters) -> None:
+        key = _key_of(parameters)
+        self._sequences.pop(key, None)
+        if key not in self._turns:
+            self._leave(key)
 
     def close(self) -> None:
         if self._idle_timer is not None:
@@ -142,25 +186,26 @@ class SequenceRunner(Runner):
             ServingError: there is no id, the sequence has not begun, or too many sequences exist.
         """
         arrived = time.monotonic()
-        sequence_id = _id_of(parameters)
-        step = Step(sequence_id, _flag(parameters, "sequence_start"), _flag(parameters, "sequence_end"))
-        async with self._turn_of(sequence_id, seconds):
+        key = _key_of(parameters)
+        step = Step(key[1], _flag(parameters, "sequence_start"), _flag(parameters, "sequence_end"))
+        async with self._turn_of(key, seconds):
             remaining = seconds - (time.monotonic() - arrived)
-            sequence = await self._started(sequence_id, remaining) if step.start else self._existing(sequence_id)
-            waited = time.monotonic() - arrived
+            client = client_of(parameters)
             try:
+                sequence = await self._started(key, client, remaining) if step.start else self._existing(key)
+                waited = time.monotonic() - arrived
                 arrays = await self.run_step(step, sequence, inputs, outputs, seconds - waited, parameters, timing)
                 timing.queue += waited
                 sequence.last_used = time.monotonic()
                 if step.start:
-                    self._sequences[sequence_id] = sequence
+                    self._sequences[key] = sequence
                 if step.end:
-                    self._sequences.pop(sequence_id, None)
+                    self._sequences.pop(key, None)
                 return arrays
             finally:
-                self._starting.discard(sequence_id)
-                if sequence_id not in self._sequences:
-                    self._leave(sequence_id)
+                self._starting.pop(key, None)
+                self._leave(key)
+                self._make_room_for_next()
 
     @abstractmethod
     async def run_step(
@@ -176,45 +221,86 @@ class SequenceRunner(Runner):
         """Run one request of a sequence, and update its states if the run succeeds; see `Runner.run`."""
 
     @asynccontextmanager
-    async def _turn_of(self, sequence_id: SequenceId, seconds: float) -> AsyncIterator[None]:
+    async def _turn_of(self, key: _Key, seconds: float) -> AsyncIterator[None]:
         """Wait for the earlier requests of a sequence."""
-        turn = self._turns.setdefault(sequence_id, Gate(1))
-        await turn.enter((0, 0), seconds)
+        turn = self._turns.setdefault(key, Gate(1))
         try:
-            yield
+            await turn.enter((0, 0), seconds)
+            try:
+                yield
+            finally:
+                turn.leave()
         finally:
-            turn.leave()
-            if turn.is_empty:
-                self._turns.pop(sequence_id, None)
+            if turn.is_empty and self._turns.get(key) is turn:
+                del self._turns[key]
+                self._leave(key)  # it may have been dropped before the next request had its turn
+                self._make_room_for_next()
 
-    async def _started(self, sequence_id: SequenceId, seconds: float) -> Sequence:
+    async def _started(self, key: _Key, client: str, seconds: float) -> Sequence:
         """Return a new sequence, which waits for a place if the places are limited."""
         self._drop_idle()
-        known_ids = self._sequences.keys() | self._starting
-        if self._places is None and sequence_id not in known_ids and len(known_ids) >= self._max_sequences:
+        if self._places is None:
+            self._check_number(key, client)
+        elif key in self._place_of:
+            self._places.clients[self._place_of[key]] = client
+        else:
+            self._place_of[key] = await self._places.take(seconds, client, self._make_room_for_next)
+        self._starting[key] = client
+        if self._idle_timer is None:
+            self._idle_timer = asyncio.get_running_loop().call_later(self._idle + 0.1, self._look_for_idle)
+        return Sequence(client, place=self._place_of.get(key, 0))
+
+    def _check_number(self, key: _Key, client: str) -> None:
+        """Raise `ServingError` if no further sequence may exist, and no client has to make room for this one."""
+        known = self._sequences.keys() | self._starting.keys()
+        if key not in known and len(known) >= self._max_sequences and not self._makes_room(client):
             raise ServingError(
                 Status.FULL, f"{self._max_sequences} sequences of the model exist already", retry_after=1
             )
-        if self._places is not None and sequence_id not in self._place_of:
-            self._place_of[sequence_id] = await self._places.take(seconds)
-        self._starting.add(sequence_id)
-        if self._idle_timer is None:
-            self._idle_timer = asyncio.get_running_loop().call_later(self._idle + 0.1, self._look_for_idle)
-        return Sequence(place=self._place_of.get(sequence_id, 0))
 
-    def _leave(self, sequence_id: SequenceId) -> None:
-        """Give the place of a sequence that has ended to another one."""
-        place = self._place_of.pop(sequence_id, None)
+    def _makes_room(self, client: str) -> bool:
+        """Drop a sequence of the client that has most of them, for one of another client.
+
+        It is the one without requests for longest. If all of its sequences have requests, one of them is dropped when
+        its request that runs has ended. Returns False if no client has two sequences more than `client`.
+        """
+        crowding = crowding_client(Counter(self._clients()), client)
+        begun = {key: sequence for key, sequence in self._sequences.items() if key not in self._starting}
+        keys = [key for key, sequence in begun.items() if sequence.client == crowding]
+        if not keys:
+            return False
+        oldest = min(keys, key=lambda key: (key in self._turns, self._sequences[key].last_used))
+        del self._sequences[oldest]
+        if oldest not in self._turns:
+            self._leave(oldest)
+        self._has_dropped = True
+        return True
+
+    def _clients(self) -> Iterable[str]:
+        """Return the client of each sequence that exists, begins, or has just got its place."""
+        if self._places is not None:
+            return self._places.clients.values()
+        return ({key: sequence.client for key, sequence in self._sequences.items()} | self._starting).values()
+
+    def _make_room_for_next(self) -> None:
+        """Let clients with most sequences make room for those that wait for places, unless a place comes anyway."""
+        while self._places is not None and (client := self._places.next_client) is not None:
+            is_coming = bool(self._place_of.keys() - self._sequences.keys() - self._starting.keys())
+            if is_coming or not self._makes_room(client):
+                return
+
+    def _leave(self, key: _Key) -> None:
+        """Give the place of a sequence to another one, if the sequence has ended."""
+        place = None if key in self._sequences else self._place_of.pop(key, None)
         if place is not None and self._places is not None:
             self._places.give_back(place)
 
-    def _existing(self, sequence_id: SequenceId) -> Sequence:
-        sequence = self._sequences.get(sequence_id)
+    def _existing(self, key: _Key) -> Sequence:
+        sequence = self._sequences.get(key)
         if sequence is None:
             problem = f"has not begun, or had no request for {self._idle:g} seconds"
-            raise ServingError(
-                Status.INVALID, f"sequence {sequence_id!r} {problem}; its first request needs sequence_start"
-            )
+            problem += ", or had to make room for other clients" if self._has_dropped else ""
+            raise ServingError(Status.INVALID, f"sequence {key[1]!r} {problem}; its first request needs sequence_start")
         return sequence
 
     def _look_for_idle(self) -> None:
@@ -329,6 +415,12 @@ class Sequences(SequenceRunner):
     async def try_out(self, inputs: Mapping[str, Array], outputs: Names, seconds: float) -> None:
         async with self._instance(seconds) as model:
             await self._run_with(model, Sequence(), inputs, outputs, seconds, Timing())
+
+
+def _key_of(parameters: Parameters) -> _Key:
+    """Return the key of the sequence of a request; raise `ServingError` if its parameters have no valid id."""
+    client = client_of(parameters)
+    return client if is_named(client) else "", _id_of(parameters)
 
 
 def _id_of(parameters: Parameters) -> SequenceId:

@@ -35,6 +35,8 @@ from interposer.session.stopwatch import example_inputs
 __all__ = ["ServedModel"]
 
 _log: Final = logging.getLogger("interposer.serving")
+_SHAPES: Final = 256
+"""Shapes of inputs that are remembered."""
 _TRIAL: Final = 30.0
 """The most seconds of a trial run."""
 
@@ -77,6 +79,7 @@ class ServedModel:
         self.format, self.labels, self._owned = format, labels, owned
         self.statistics = Statistics(name, version, os.environ.get(FOLDER) or None)
         self.is_retired = False
+        self.num_parked = 0
         self.rate, self.cache = rate, cache
         self.feedback: Mapping[str, str] = {}
         self.readiness: ReadyState = Readiness(name, self._tried)
@@ -93,12 +96,18 @@ class ServedModel:
             if key not in hidden_outputs
         }
         fixed = {key: metadata_shape(info) for key, info in infos.items()}
+        self._accepted: set[tuple[str, tuple[int, ...]]] = set()
         self._fixed_shapes = {key: tuple(shape) for key, shape in fixed.items() if -1 not in shape}
 
     @property
     def in_flight(self) -> int:
         """The requests of this process that have begun and not ended."""
         return self.statistics.in_flight
+
+    @property
+    def num_places_taken(self) -> int:
+        """The requests of this process that run or wait, without streams that wait for their clients."""
+        return self.in_flight - self.num_parked
 
     def _output_infos(self) -> dict[str, TensorInfo]:
         infos = {key: info for key, info in self.model.outputs.items() if info is not None}
@@ -132,11 +141,22 @@ class ServedModel:
         info, expected = self.inputs[name]
         if datatype != expected:
             raise ServingError(Status.INVALID, f"input {name!r} is {datatype}; model {self.name!r} expects {expected}")
-        if array.shape != self._fixed_shapes.get(name) and not self.runner.accepts(name, info, array.shape):
+        if array.shape != self._fixed_shapes.get(name) and not self._accepts(name, info, array.shape):
             shape = metadata_shape(info)
             raise ServingError(
                 Status.INVALID, f"input {name!r} has the shape {list(array.shape)}; model {self.name!r} expects {shape}"
             )
+
+    def _accepts(self, name: str, info: TensorInfo, shape: tuple[int, ...]) -> bool:
+        """Return True if an input may have this shape. The latest shapes are remembered."""
+        key = name, shape
+        if key not in self._accepted:
+            if not self.runner.accepts(name, info, shape):
+                return False
+            if len(self._accepted) >= _SHAPES:
+                self._accepted.clear()
+            self._accepted.add(key)
+        return True
 
     def output_names(self, request: InferRequest) -> list[str]:
         """Return the names of the outputs that a request asks for."""

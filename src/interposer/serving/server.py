@@ -17,6 +17,7 @@ from typing import Any, Final
 from interposer.core.errors import ConfigError, MissingDependencyError
 from interposer.serving.connections import Connections, allowed_connections, protocol_class
 from interposer.serving.core import Core
+from interposer.serving.grpc_connections import close_excess
 from interposer.serving.health import HealthPort
 from interposer.serving.http import http_app, metrics_app
 from interposer.serving.listen import Listen, host_and_port, identity_of, remove_socket
@@ -82,6 +83,7 @@ class Server:
         loading = asyncio.ensure_future(self._loaded())
         updating = asyncio.ensure_future(self._updated())
         polling = asyncio.ensure_future(self._polled())
+        limiting = None if rpc is None else asyncio.ensure_future(self._limited(rpc.port))
         beating = None if health is None else asyncio.ensure_future(self._beating(health[0]))
         try:
             await asyncio.wait([*tasks, loading, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -99,6 +101,8 @@ class Server:
             stopping.cancel()
             updating.cancel()
             polling.cancel()
+            if limiting is not None:
+                limiting.cancel()
             await self._closed([server for server, _ in web], tasks, rpc)
             if self.listen.unix_socket is not None:
                 remove_socket(self.listen.unix_socket, self._unix_identity)
@@ -121,6 +125,19 @@ class Server:
         """Update the gauges every second, for the worker that answers at ``/metrics``."""
         while True:
             self.core.metrics.update(self.core.repository.served)
+            await asyncio.sleep(_UPDATE)
+
+    def _most_connections(self) -> int:
+        """Return how many connections may be open for HTTP, and as many for gRPC."""
+        return allowed_connections(self.core.options.max_connections, 1 if self.listen.grpc_port is None else 2)
+
+    async def _limited(self, port: int) -> None:
+        """Close connections to the port for gRPC if there are too many."""
+        most = self._most_connections()
+        while True:
+            num_closed = await asyncio.to_thread(close_excess, port, most)
+            if num_closed:
+                _log.warning("%d connections to the port for gRPC were closed, because there were too many", num_closed)
             await asyncio.sleep(_UPDATE)
 
     async def _polled(self) -> None:
@@ -185,7 +202,7 @@ class Server:
             raise MissingDependencyError("uvicorn", "serve", "the server") from None
         config = uvicorn.Config(
             app,
-            http=protocol_class(AutoHTTPProtocol, Connections(allowed_connections(self.core.options.max_connections))),
+            http=protocol_class(AutoHTTPProtocol, Connections(self._most_connections())),
             ws="none",
             log_config=None,
             access_log=False,

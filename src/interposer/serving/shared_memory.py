@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
+from interposer.core.records import dataclass
 from interposer.core.types import Array
 from interposer.serving.peers import Peer
 from interposer.serving.protocol.errors import ServingError, Status
@@ -86,30 +86,38 @@ class SharedMemory:
         except (OSError, ValueError):
             raise ServingError(Status.INVALID, f"the shared memory {text[:200]!r} cannot be opened") from None
 
-    def unregister(self, name: str = "") -> None:
-        """Forget a region, or all of them without a name; an unknown name is no error."""
+    def unregister(self, name: str = "", user: int | None = None) -> None:
+        """Forget a region, or all of them without a name; an unknown name is no error.
+
+        Args:
+            name: the name of a region.
+            user: only regions of the user with this id are known; None for those of all users.
+        """
         for region_name in [name] if name else list(self._regions):
-            region = self._regions.pop(region_name, None)
-            if region is not None:
+            region = self._regions.get(region_name)
+            if region is not None and user in (None, region.user):
+                del self._regions[region_name]
                 os.close(region.file)
 
-    def status(self, name: str = "") -> list[dict[str, Any]]:
-        """Return name, key, offset and size of a region, or of all regions.
+    def status(self, name: str = "", user: int | None = None) -> list[dict[str, Any]]:
+        """Return name, key, offset and size of a region, or of all regions; see `unregister` for the arguments.
 
         Raises:
             ServingError: there is no region of this name.
         """
-        regions = [self._region(name)] if name else list(self._regions.values())
+        regions = [region for region in self._regions.values() if user in (None, region.user)]
+        if name:
+            regions = [region for region in regions if region.name == name] or [self._unknown(name)]
         return [
             {"name": region.name, "key": region.key, "offset": region.offset, "byte_size": region.size}
             for region in regions
         ]
 
     def _region(self, name: str) -> _Region:
-        region = self._regions.get(name)
-        if region is None:
-            raise ServingError(Status.INVALID, f"no shared memory region {name[:200]!r} is registered")
-        return region
+        return self._regions.get(name) or self._unknown(name)
+
+    def _unknown(self, name: str) -> NoReturn:
+        raise ServingError(Status.INVALID, f"no shared memory region {name[:200]!r} is registered")
 
     def _checked(self, name: str, offset: int, size: int, peer: Peer) -> _Region:
         region = self._region(name)

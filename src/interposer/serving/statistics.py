@@ -7,12 +7,12 @@ import math
 import mmap
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.records import dataclass
 from interposer.core.types import Array
 
 __all__ = ["DURATIONS", "FOLDER", "Statistics", "Timing"]

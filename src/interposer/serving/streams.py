@@ -59,18 +59,28 @@ async def answers(call: Call, request: InferRequest) -> AsyncGenerator[InferResp
                 output for output in response.outputs if not requested_names or output.name in requested_names
             )
             extra = {"triton_final_response": has_ended}
-            yield replace(response, outputs=shown, parameters=response.parameters | extra)
+            with call.parked():
+                yield replace(response, outputs=shown, parameters=response.parameters | extra)
             if has_ended:
                 return
-            served.statistics.executed(call.timing.batch, call.timing.compute)
-            call.timing = Timing()
-            async with call.core.admission.turn:  # quick runs never wait, and others need the event loop too
-                await asyncio.sleep(0)
+            await _before_next_run(call)
             unfed = tuple(tensor for tensor in next_request.inputs if tensor.name not in feedback)
             next_request = replace(next_request, inputs=(*unfed, *fed))
     finally:
         if is_own or (has_ended and request.parameters.get("sequence_end") is True):
-            served.runner.forget(sequence)
+            served.runner.forget({**call.parameters_of(request), "sequence_id": sequence})
+
+
+async def _before_next_run(call: Call) -> None:
+    """Count a run, and wait until the rate of the model allows the next one and others had their turns."""
+    served = call.served
+    served.statistics.executed(call.timing.batch, call.timing.compute)
+    call.timing = Timing()
+    if served.rate is not None:
+        with call.parked():
+            await served.rate.wait(call.remaining)
+    async with call.core.admission.turn:  # quick runs never wait, and others need the event loop too
+        await asyncio.sleep(0)
 
 
 def _of_step(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from interposer.core.errors import ConfigError, InterposerError
+from interposer.core.records import dataclass
 from interposer.core.types import TensorInfo
 from interposer.serving.ensemble import Ensemble, Step, tensor_info
 from interposer.serving.sequence_batches import SequenceSettings
+from interposer.serving.settings_text import text_of_settings
 from interposer.serving.triton_fields import Fields, check_known, message, number, whole, whole_or_any
 from interposer.serving.triton_sequences import sequence_batching
 from interposer.serving.warming import WarmUp
@@ -90,7 +91,7 @@ def read_config(path: Path) -> TritonConfig:
     if not path.is_file():
         return TritonConfig()
     try:
-        fields = _Parser(path.read_text(encoding="utf-8")).message()
+        fields = _Parser(text_of_settings(path)).message()
         return _config(fields)
     except (ValueError, OSError, InterposerError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None

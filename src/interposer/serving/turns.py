@@ -121,8 +121,8 @@ class InTurns(Runner):
     def sequence_idle(self) -> float | None:
         return self.inner.sequence_idle
 
-    def forget(self, sequence_id: Any) -> None:
-        self.inner.forget(sequence_id)
+    def forget(self, parameters: Parameters) -> None:
+        self.inner.forget(parameters)
 
     def describe(self) -> str:
         texts = [self.inner.describe()]
@@ -226,15 +226,34 @@ class RateLimit:
         Raises:
             ServingError: there are more requests than the model may get.
         """
+        seconds = self._seconds_left()
+        if seconds:
+            raise ServingError(
+                Status.TOO_MANY,
+                f"model {name!r} gets at most {self._rate:g} requests per second",
+                retry_after=max(1, round(seconds + 0.5)),
+            )
+        self._tokens -= 1
+
+    async def wait(self, seconds: float) -> None:
+        """Count a further run of a request, when the rate allows it.
+
+        Raises:
+            DeadlineExceededError: that is not within `seconds`.
+        """
+        end = time.monotonic() + seconds
+        while pause := self._seconds_left():
+            if time.monotonic() + pause > end:
+                raise DeadlineExceededError(f"the stream waits longer than {seconds:g} s for the rate of its model")
+            await asyncio.sleep(pause)
+        self._tokens -= 1
+
+    def _seconds_left(self) -> float:
+        """Return the seconds until the next request may come."""
         now = time.monotonic()
         self._tokens = min(float(self._burst), self._tokens + (now - self._last) * self._rate)
         self._last = now
-        if self._tokens < 1:
-            seconds = max(1, round((1 - self._tokens) / self._rate + 0.5))
-            raise ServingError(
-                Status.TOO_MANY, f"model {name!r} gets at most {self._rate:g} requests per second", retry_after=seconds
-            )
-        self._tokens -= 1
+        return 0.0 if self._tokens >= 1 else (1 - self._tokens) / self._rate
 
 
 def rate_limit(rate: float | None, burst: int | None, workers: int) -> RateLimit | None:

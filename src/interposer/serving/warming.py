@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from interposer.core.errors import ConfigError, did_you_mean
+from interposer.core.records import dataclass
 from interposer.core.types import Array, TensorInfo, TensorShape
 from interposer.session.placement.cuts import example
 

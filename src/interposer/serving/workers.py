@@ -12,10 +12,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from interposer.core.errors import InterposerError, InvalidArgumentError
+from interposer.core.records import dataclass
 from interposer.serving.listen import Listen
 from interposer.serving.metrics import forget_process
 from interposer.serving.statistics import FOLDER

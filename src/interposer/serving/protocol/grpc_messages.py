@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from interposer.core.errors import MissingDependencyError
 from interposer.serving.protocol.datatypes import BINARY_ONLY, data_type
@@ -24,14 +24,17 @@ from interposer.serving.protocol.http_messages import (
 from interposer.serving.protocol.messages import InferRequest, InferResponse, InputTensor, OutputTensor, Parameters
 from interposer.serving.protocol.reading import UNLIMITED, Reading
 from interposer.serving.protocol.tensors import checked_shape, from_bytes, from_contents, to_bytes
-from interposer.serving.protocol.wire import check_wire
+from interposer.serving.protocol.wire import check_wire, field_of, without_field
 
 __all__ = [
     "HEALTH",
     "INFERENCE",
+    "InferMessage",
     "Message",
     "checked",
+    "checked_infer",
     "infer_response",
+    "infer_stream_response",
     "message",
     "methods",
     "parameters_of",
@@ -49,6 +52,14 @@ _CONTENTS: Final = {
     "INT64": "int64_contents", "UINT8": "uint_contents", "UINT16": "uint_contents", "UINT32": "uint_contents",
     "UINT64": "uint64_contents", "FP32": "fp32_contents", "FP64": "fp64_contents", "BYTES": "bytes_contents",
 }  # fmt: skip
+
+
+_RAW_INPUTS, _RAW_OUTPUTS, _INFER_RESPONSE = 7, 6, 2
+"""The numbers of the fields raw_input_contents, raw_output_contents and infer_response."""
+_SMALL: Final = 1 << 15
+"""Bytes of a message up to which its raw contents are copied, as that is quicker."""
+_SOME: Final = 1 << 14
+"""Elements that are written before other threads have their turns."""
 
 
 @cache
@@ -89,52 +100,79 @@ def checked(kind: Message, data: bytes, reading: Reading) -> Message:
     Raises:
         ServingError: the bytes are damaged, or have more elements than `reading` allows.
     """
+    check_wire(data, kind, reading)
+    return _parsed(kind, data)
+
+
+def _parsed(kind: Message, data: bytes) -> Message:
     from google.protobuf.message import DecodeError  # noqa: PLC0415 - an optional dependency
 
-    check_wire(data, kind, reading)
     try:
         return kind.FromString(data)
     except DecodeError as error:
         raise ServingError(Status.INVALID, f"the request is not a message of the protocol: {error}") from None
 
 
+class InferMessage(NamedTuple):
+    """A ``ModelInferRequest`` without its raw contents, and these as parts of the bytes that have arrived."""
+
+    message: Message
+    raw: list[memoryview]
+
+
+def checked_infer(data: bytes, reading: Reading) -> InferMessage:
+    """Return the ``ModelInferRequest`` in these bytes; see `checked`. Its raw contents are not copied."""
+    if len(data) > _SMALL:
+        check_wire(data, message("ModelInferRequest"), reading)
+        rest, raw = without_field(data, _RAW_INPUTS)
+        return InferMessage(_parsed(message("ModelInferRequest"), rest), raw)
+    request = checked(message("ModelInferRequest"), data, reading)
+    return InferMessage(request, [memoryview(content) for content in request.raw_input_contents])
+
+
 def parameters_of(fields: Mapping[str, Message]) -> Parameters:
     """Return the values of parameters by name; those without a value are left out."""
+    if not fields:
+        return {}
     field_of_name = {name: parameter.WhichOneof("parameter_choice") for name, parameter in fields.items()}
     return {name: getattr(fields[name], field) for name, field in field_of_name.items() if field is not None}
 
 
-def read_infer_request(request: Message, regions: Regions | None = None, reading: Reading = UNLIMITED) -> InferRequest:
+def read_infer_request(
+    request: InferMessage, regions: Regions | None = None, reading: Reading = UNLIMITED
+) -> InferRequest:
     """Return the request in a ``ModelInferRequest``.
 
     Args:
-        request: the message.
+        request: the message and its raw contents.
         regions: the regions of shared memory that inputs may be in; None if there are none.
         reading: limits of the request.
 
     Raises:
         ServingError: the inputs have elements in two forms or in none, or do not fit their shapes.
     """
-    tensors = list(request.inputs)
-    if max(len(tensors), len(request.outputs)) > MOST_TENSORS:
+    fields, all_raw = request
+    tensors = list(fields.inputs)
+    if max(len(tensors), len(fields.outputs)) > MOST_TENSORS:
         raise ServingError(Status.INVALID, f"the request has more than {MOST_TENSORS} inputs or outputs")
     check_names("inputs", [tensor.name for tensor in tensors])
-    check_names("outputs", [tensor.name for tensor in request.outputs])
-    raw = iter(request.raw_input_contents)
+    check_names("outputs", [tensor.name for tensor in fields.outputs])
+    raw = iter(all_raw)
     in_message = [tensor for tensor in tensors if "shared_memory_region" not in tensor.parameters]
-    is_raw = bool(request.raw_input_contents)
-    if is_raw and len(request.raw_input_contents) != len(in_message):
-        count = len(request.raw_input_contents)
-        raise ServingError(Status.INVALID, f"raw_input_contents has {count} elements for {len(in_message)} inputs")
+    is_raw = bool(all_raw)
+    if is_raw and len(all_raw) != len(in_message):
+        raise ServingError(
+            Status.INVALID, f"raw_input_contents has {len(all_raw)} elements for {len(in_message)} inputs"
+        )
     return InferRequest(
         inputs=tuple(_input(tensor, raw if is_raw else None, regions, reading) for tensor in tensors),
-        outputs=tuple(requested_output(tensor.name, parameters_of(tensor.parameters)) for tensor in request.outputs),
-        id=request.id,
-        parameters=parameters_of(request.parameters),
+        outputs=tuple(requested_output(tensor.name, parameters_of(tensor.parameters)) for tensor in fields.outputs),
+        id=fields.id,
+        parameters=parameters_of(fields.parameters),
     )
 
 
-def _input(tensor: Message, raw: Iterable[bytes] | None, regions: Regions | None, reading: Reading) -> InputTensor:
+def _input(tensor: Message, raw: Iterable[memoryview] | None, regions: Regions | None, reading: Reading) -> InputTensor:
     name, datatype = tensor.name, tensor.datatype
     data_type(datatype)
     shape = checked_shape(name, list(tensor.shape))
@@ -149,14 +187,26 @@ def _input(tensor: Message, raw: Iterable[bytes] | None, regions: Regions | None
         return InputTensor(name, datatype, from_contents(name, datatype, shape, values, reading))
     if tensor.HasField("contents"):
         raise ServingError(Status.INVALID, f"input {name!r} has contents, but the request has raw_input_contents")
-    return InputTensor(name, datatype, from_bytes(name, datatype, shape, memoryview(next(iter(raw))), reading))
+    return InputTensor(name, datatype, from_bytes(name, datatype, shape, next(iter(raw)), reading))
 
 
-def infer_response(response: InferResponse, is_raw: bool) -> Message:
-    """Return a ``ModelInferResponse``; `is_raw` says whether elements are sent as bytes or in typed contents.
+def infer_response(response: InferResponse, is_raw: bool) -> bytes:
+    """Return the bytes of a ``ModelInferResponse``; `is_raw` says whether elements are raw or in typed contents.
 
-    They are always sent as bytes if a data type has no typed contents.
+    They are always raw if a data type has no typed contents.
     """
+    return b"".join(_parts(response, is_raw))
+
+
+def infer_stream_response(response: InferResponse, is_raw: bool) -> bytes:
+    """Return the bytes of a ``ModelStreamInferResponse`` with an answer; see `infer_response`."""
+    parts = _parts(response, is_raw)
+    return b"".join([field_of(_INFER_RESPONSE, sum(len(part) for part in parts)), *parts])
+
+
+def _parts(response: InferResponse, is_raw: bool) -> list[bytes]:
+    """Return the parts of a ``ModelInferResponse``, whose raw contents are not copied into a message."""
+    raw: list[bytes] = []
     response_message = message("ModelInferResponse")(
         model_name=response.model, model_version=response.version, id=response.id
     )
@@ -167,10 +217,11 @@ def infer_response(response: InferResponse, is_raw: bool) -> Message:
         if output.is_shared and output.requested is not None and output.requested.region is not None:
             _fill(tensor.parameters, _region_parameters(*output.requested.region))
         elif is_raw:
-            response_message.raw_output_contents.append(to_bytes(output.array))
+            content = to_bytes(output.array)
+            raw += [field_of(_RAW_OUTPUTS, len(content)), content]
         else:
             _add_contents(tensor.contents, output)
-    return response_message
+    return [response_message.SerializeToString(), *raw]
 
 
 def _region_parameters(name: str, offset: int, size: int) -> dict[str, Any]:
@@ -180,9 +231,12 @@ def _region_parameters(name: str, offset: int, size: int) -> dict[str, Any]:
 
 
 def _add_contents(contents: Message, output: OutputTensor) -> None:
-    flat = output.array.reshape(-1).tolist()
-    values = [str(text).encode("utf-8", "surrogatepass") for text in flat] if output.datatype == "BYTES" else flat
-    getattr(contents, _CONTENTS[output.datatype]).extend(values)
+    flat, field = output.array.reshape(-1), getattr(contents, _CONTENTS[output.datatype])
+    for begin in range(0, len(flat), _SOME):  # in pieces, so that other threads have their turns
+        values = flat[begin : begin + _SOME].tolist()
+        if output.datatype == "BYTES":
+            values = [str(text).encode("utf-8", "surrogatepass") for text in values]
+        field.extend(values)
 
 
 def _fill(fields: Any, values: Mapping[str, Any]) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from interposer.core.records import dataclass
 from interposer.core.types import Array
 from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.protocol.json_text import list_of, quick_list_of

@@ -6,14 +6,45 @@ Most are not frozen, because frozen ones take three times as long to create.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import field
+from typing import Any, Final, TypeAlias
 
+from interposer.core.records import dataclass
 from interposer.core.types import Array
 
-__all__ = ["InferRequest", "InferResponse", "InputTensor", "OutputTensor", "Parameters", "RequestedOutput"]
+__all__ = [
+    "CLIENT",
+    "InferRequest",
+    "InferResponse",
+    "InputTensor",
+    "OutputTensor",
+    "Parameters",
+    "RequestedOutput",
+    "client_of",
+    "is_named",
+    "named",
+]
 
 Parameters: TypeAlias = Mapping[str, "bool | int | float | str"]
+CLIENT: Final = "interposer.client"
+"""The parameter of a run whose value is the client who sends the request; what a client sends itself is replaced."""
+
+_NAMED: Final = "client "
+
+
+def named(name: str) -> str:
+    """Return how messages call a client that the server knows by a name."""
+    return _NAMED + name
+
+
+def is_named(client: str) -> bool:
+    """Return True for a client with a name, and False for an address."""
+    return client.startswith(_NAMED)
+
+
+def client_of(parameters: Parameters) -> str:
+    """Return the client who sends a request, from the parameters of its run; an empty text if they do not say it."""
+    return str(parameters.get(CLIENT, ""))
 
 
 @dataclass(slots=True)

@@ -7,11 +7,12 @@ long and have only numbers, which `interposer.serving.protocol.long_lists` reads
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from interposer.core.records import dataclass
 from interposer.core.types import Array
 from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.protocol.reading import Reading

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from interposer.core.records import dataclass
 from interposer.serving.protocol.errors import ServingError, Status
 
 __all__ = ["UNLIMITED", "Reading"]

@@ -21,7 +21,7 @@ from interposer.serving.protocol.errors import ServingError, Status
 from interposer.serving.protocol.long_lists import LongList
 from interposer.serving.protocol.reading import UNLIMITED, Reading
 
-__all__ = ["check_size", "checked_shape", "from_bytes", "from_contents", "from_json", "to_bytes", "to_json"]
+__all__ = ["check_size", "checked_shape", "from_bytes", "from_contents", "from_json", "size_of", "to_bytes", "to_json"]
 
 _MAX_ELEMENTS: Final = 1 << 48
 """More elements than any memory holds; NumPy computes the sizes of larger shapes wrongly or refuses them."""
@@ -93,6 +93,11 @@ def check_size(name: str, datatype: str, shape: tuple[int, ...], size: int) -> N
     needed = math.prod(shape) * dtype.itemsize if dtype is not DataType.STRING else size
     if size != needed:
         raise _refused(name, f"has {size} bytes; {datatype} with the shape {list(shape)} needs {needed}")
+
+
+def size_of(array: Array) -> int:
+    """Return about how many bytes the elements of an array need, with the characters of texts."""
+    return array.nbytes + (sum(len(str(text)) for text in array.reshape(-1)) if array.dtype.kind == "O" else 0)
 
 
 def _strings(name: str, shape: tuple[int, ...], data: memoryview, reading: Reading) -> Array:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from interposer.serving.protocol.errors import ServingError, Status
-from interposer.serving.protocol.reading import Reading
+from interposer.serving.protocol.reading import UNLIMITED, Reading
 
-__all__ = ["check_wire"]
+__all__ = ["check_wire", "field_of", "without_field"]
 
 _SMALL: Final = 1 << 15
 """Bytes of a message below which its elements need little memory, however many there are."""
@@ -58,6 +58,41 @@ def check_wire(data: bytes, kind: Any, reading: Reading) -> None:
     reading.take(len(data) + counter.elements * _ELEMENT + counter.varints * _WIDEST + counter.fixed)
 
 
+def without_field(data: bytes, number: int) -> tuple[bytes, list[memoryview]]:
+    """Return a message without the fields of bytes with a number, and their contents, which are not copied.
+
+    A damaged message is returned as it is.
+    """
+    counter, view = _Counter(data, UNLIMITED), memoryview(data)
+    rest, contents, position, kept = [], [], 0, 0
+    while position < len(data):
+        begin = position
+        tag, position = counter.varint(position, len(data))
+        if tag == number << 3 | _BYTES:
+            size, position = counter.varint(position, len(data))
+            if not size and data[position - 1]:  # the size is truncated
+                return data, []
+            rest.append(view[kept:begin])
+            contents.append(view[position : position + size])
+            position = kept = position + size
+        else:
+            position = counter.after_value(tag & 7, position, len(data))
+    if position > len(data):
+        return data, []
+    return b"".join([*rest, view[kept:]]) if contents else data, contents
+
+
+def field_of(number: int, size: int) -> bytes:
+    """Return the bytes before the contents of a field of bytes with this number, which are `size` bytes."""
+    text = bytearray()
+    for value in (number << 3 | _BYTES, size):
+        while value > 127:
+            text.append(value & 127 | 128)
+            value >>= 7
+        text.append(value)
+    return bytes(text)
+
+
 def _fields(descriptor: Any) -> dict[int, _Field]:
     return {
         field.number: _Field(
@@ -93,18 +128,22 @@ class _Counter:
             self.elements += 1
             if self.elements % _SOME == 0:
                 self.check()
-            tag, position = self._varint(position, end)
-            wire_type = tag & 7
-            if wire_type == _BYTES:
-                size, position = self._varint(position, end)
-                self._enter(fields.get(tag >> 3), position, min(position + size, end))
-                position += size
-            elif wire_type == _VARINT:
-                _, position = self._varint(position, end)
-            elif wire_type in (_FIXED32, _FIXED64):
-                position += 4 if wire_type == _FIXED32 else 8
-            else:
-                raise ServingError(Status.INVALID, "the request is not a message of the protocol: it has groups")
+            tag, position = self.varint(position, end)
+            if tag & 7 == _BYTES:
+                size, start = self.varint(position, end)
+                self._enter(fields.get(tag >> 3), start, min(start + size, end))
+            position = self.after_value(tag & 7, position, end)
+
+    def after_value(self, wire_type: int, position: int, end: int) -> int:
+        """Return the position after the value of a field; raise `ServingError` for groups."""
+        if wire_type == _BYTES:
+            size, position = self.varint(position, end)
+            return position + size
+        if wire_type == _VARINT:
+            return self.varint(position, end)[1]
+        if wire_type in (_FIXED32, _FIXED64):
+            return position + (4 if wire_type == _FIXED32 else 8)
+        raise ServingError(Status.INVALID, "the request is not a message of the protocol: it has groups")
 
     def _enter(self, field: _Field | None, position: int, end: int) -> None:
         """Count the elements in a field that has its length before it."""
@@ -124,7 +163,7 @@ class _Counter:
         elif field.is_packed:
             self.varints += end - position
 
-    def _varint(self, position: int, end: int) -> tuple[int, int]:
+    def varint(self, position: int, end: int) -> tuple[int, int]:
         """Return the number at a position and the position after it; damaged ones end the message."""
         number = shift = 0
         while position < end and shift < 70:
