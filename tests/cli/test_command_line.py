@@ -100,12 +100,13 @@ def test_the_version_is_that_of_the_package(capsys):
         (["quantize", "n", "--random"], "interposer quantize: error: unknown argument '--random'; "
          "the ranges come from real inputs, which --data gives"),
         (["backends", "CpuRef"], "interposer backends: error: unknown argument 'CpuRef'"),
-        (["run", "n", "--top", "0"], "interposer run: error: argument --top: expected a positive number, not '0'"),
+        (["run", "n", "--top", "0"],
+         "interposer run: error: argument --top: expected a whole number of 1 or more, not '0'"),
         (["run", "n", "--mean", "x"],
          "interposer run: error: argument --mean: expected a number, or several with commas, not 'x'"),
         (["run", "n", "--std", "1,0"], "interposer run: error: argument --std: expected positive numbers, not '1,0'"),
         (["explain", "n", "--backends", ","],
-         "interposer explain: error: argument --backends: expected ids of backends with commas between them"),
+         "interposer explain: error: argument --backends: expected ids of backends with commas between them, not ','"),
         (["explain", "n", "--shape", "x"],
          "interposer explain: error: argument -s/--shape: expected NAME=1x3x8 or NAME=1, not 'x'"),
         (["explain", "n", "--limit-bytes", "1.5G"],
@@ -161,7 +162,7 @@ def test_an_error_explains_the_one_argument_that_is_wrong(capsys):
         "usage: interposer run [options] network\n"
         "       --top N: how many classes to show (default: 5)\n"
         "       interposer run --help describes all arguments\n"
-        "interposer run: error: argument --top: expected a positive number, not '0'\n"
+        "interposer run: error: argument --top: expected a whole number of 1 or more, not '0'\n"
     )
 
 
@@ -200,6 +201,18 @@ def test_a_path_without_a_file_is_no_command(words, capsys):
         f"interposer: {words[-1]}: there is no such file, and no command of this name; "
         "'interposer' alone lists the commands\n"
     )
+
+
+def test_a_folder_with_the_name_of_another_programs_command_is_a_model_only_if_it_has_one(
+    capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "build").mkdir()
+    assert main(["build", "net.onnx"]) == 2
+    assert "unknown command 'build'; did you mean 'compile'?" in capsys.readouterr().err
+    (tmp_path / "build" / "saved_model.pb").touch()
+    assert main(["build", "--random"]) == 2
+    assert "no command is given, so this is: interposer run build --random\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("level", "shown"), [("debug", True), ("info", False), ("warning", False), ("error", False)])
@@ -291,6 +304,27 @@ def test_the_modules_of_commands_do_not_import_the_conformance_kit():
     code = "import sys\n" + "\n".join(f"import interposer.cli.{command}; {check}" for command in commands)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert dict(zip(commands, done.stdout.splitlines(), strict=True)) == dict.fromkeys(commands, "False")
+
+
+def test_a_run_imports_nothing_that_only_other_commands_need(tmp_path):
+    """Each of these modules has a long import, or compiles many classes."""
+    unused = [
+        "email.message", "html", "importlib.metadata", "statistics", "interposer.analysis.bench",
+        "interposer.ir.dot", "interposer.profiling.memory", "interposer.profiling.profiles",
+        "interposer.report.explanation", "interposer.saved.description", "interposer.session.placement.measured",
+        "interposer.session.placement.search", "interposer.testing",
+    ]  # fmt: skip
+    network = tmp_path / "net.txt"
+    network.write_text('graph "net" {\n %x = Input : float32[2]\n %y = Softmax %x\n Output %y\n}\n')
+    code = f"""
+import sys
+from interposer.__main__ import main
+sys.argv = ["interposer", "run", {os.fspath(network)!r}, "--random", "--json"]
+main()
+print([name for name in {unused!r} if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_help_does_not_wait_for_numpy():

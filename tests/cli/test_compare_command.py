@@ -172,6 +172,8 @@ def test_a_part_is_not_written_over_what_is_read(cut: str, tmp_path: Path, capsy
     [
         (["--backends", "A,B,C"], "give the two backends that are to be compared: --backends A,B"),
         ([], "give the two backends that are to be compared: --backends A,B"),
+        (["--backends", "CpuRef"], "--backends compares 'CpuRef' with itself; name another backend"),
+        (["--backends", "A,A"], "--backends compares 'A' with itself; name another backend"),
         (["--backends", "CpuRef,CpuReg"], "unknown backend 'CpuReg'; did you mean 'CpuRef'?"),
         (
             ["--backends", "Fuses", "--cut", "part.bin"],

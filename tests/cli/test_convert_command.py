@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import interposer as ip
 from interposer import Quantization, TensorInfo
@@ -51,7 +52,7 @@ def test_what_cannot_be_written_is_told_in_the_words_of_the_command_line(tmp_pat
     args = type("Args", (), {"network": network, "output": str(tmp_path / "y.onnx"), "format": None, "shape": [],
                              "opset": None, "inexact": False, "external_data": False, "signature": None,
                              "release": None, "stand_in": False, "weights": None, "inputs": [], "outputs": [],
-                             "subgraph": 0, "trusted_key": []})  # fmt: skip
+                             "subgraph": 0, "trusted_key": [], "value": []})  # fmt: skip
     with pytest.raises(Exception, match=r"layer 'layer' \(Activation\): .*--inexact writes it"):
         convert.execute(args)
     assert not (tmp_path / "y.onnx").exists()
@@ -71,6 +72,20 @@ def test_what_cannot_be_written_is_told_in_the_words_of_the_command_line(tmp_pat
 def test_wrong_arguments_end_with_a_message(words, message, capsys):
     assert main(["convert", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_value_that_decides_the_layers_may_be_given(tmp_path, capsys):
+    axes = helper.make_tensor_value_info("axes", TensorProto.INT64, [1])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [3])
+    node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)
+    source, target = str(tmp_path / "sums.onnx"), str(tmp_path / "sums.tflite")
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(helper.make_graph([node], "sums", [x, axes], [y]), opset_imports=opsets), source)
+    assert main(["convert", source, target]) == 2
+    assert "give the value of 'axes' with --value" in capsys.readouterr().err
+    assert main(["convert", source, target, "--value", "axes=0"]) == 0
+    assert ip.load(target, ["CpuRef"]).run([np.float32([[1, 2, 3], [4, 5, 6]])])[0].tolist() == [5, 7, 9]
 
 
 def test_an_opset_that_cannot_be_written_is_refused(tmp_path, capsys):
@@ -209,7 +224,7 @@ def test_a_network_is_cut_at_the_named_values(tmp_path, capsys):
         (["-i", "sceond"], "inputs: the model has no value 'sceond'; did you mean 'second'?"),
         (["-i", "first"], "the outputs also need the input 'x', which layer 'sum' (Addition) takes; name it too"),
         (["-i", "x,x,first:0,first"], "inputs: 'first:0' and 'first' are one value; name it once"),
-        (["-i", ","], "--inputs names no value; give names with commas between them"),
+        (["-i", ","], "--inputs takes names with commas between them, not ','"),
         (["-o", "zero"], "outputs: the model has no value 'zero'"),
     ],
 )

@@ -68,7 +68,9 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize("line", LINES)
 @pytest.mark.parametrize("number", one_in(4, range(8)))
-def test_an_interruption_at_a_random_time_is_an_end_without_a_trace(line, number, folder):
+def test_an_interruption_at_a_random_time_is_an_end_without_a_trace(line, number, folder, request):
+    if "CpuAcc" in line:
+        request.getfixturevalue("cpuacc")
     seconds = random.Random(f"{line} {number}").uniform(0, 2)
     status, messages = interrupted(line, seconds, folder, group=number % 2 == 1)
     at_exit = -signal.SIGINT  # the interpreter's last steps have no handler

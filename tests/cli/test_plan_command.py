@@ -134,3 +134,12 @@ def test_backends_are_told_of_the_threads_that_are_given(before: str | None, mon
     assert os.environ.get(NUM_THREADS) == before
     with runtime_with_threads(None):
         assert os.environ.get(NUM_THREADS) == before
+
+
+def test_what_was_not_timed_is_printed_once(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["--backends", "CpuAcc,CpuRef", "--budget", "0.000001"]
+    assert main(["plan", str(networks.doubler(tmp_path)), *words]) == 0
+    captured = capsys.readouterr()
+    assert "CpuRef was not timed: the budget of 1e-06 s was spent" in captured.out
+    assert captured.err == ""

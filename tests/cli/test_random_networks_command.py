@@ -65,7 +65,7 @@ def test_several_backends_are_used_in_the_order_of_their_ids(shown):
         (["--random", "many"], "--random takes a number of networks, or an id such as float-7-123, not 'many'"),
         (["--random", "0"], "--random takes a number of networks, or an id such as float-7-123, not '0'"),
         (["--random", "-5"], "--random takes a number of networks, or an id such as float-7-123, not '-5'"),
-        (["--random", "5", "--jobs", "0"], "argument --jobs: expected a positive number, not '0'"),
+        (["--random", "5", "--jobs", "0"], "argument --jobs: expected a whole number of 1 or more, not '0'"),
         (
             ["--random", "5", "--threads", "0"],
             "argument --threads: expected a number of threads from 1 to 4096, not '0'",

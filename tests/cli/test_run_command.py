@@ -64,6 +64,18 @@ def test_the_top_classes_are_shown_with_their_labels(run, folder):
     )
 
 
+def test_top_without_a_vector_of_classes_is_mentioned(folder, capsys):
+    np.save("pair.npy", np.float32([[1, 4, 2, 3]] * 2))
+    words = ["--input", "pair.npy", "--shape", "x=2x4", "--backends", "CpuRef"]
+    assert main(["run", str(networks.doubler(folder)), *words, "--top", "2"]) == 0
+    captured = capsys.readouterr()
+    assert "float32[2, 4]" in captured.out
+    assert captured.err.startswith("interposer: --top has no effect: it needs a vector of classes, but output")
+    Path("interposer.toml").write_text("[cli.run]\ntop = 2\n")
+    assert main(["run", str(networks.doubler(folder)), *words]) == 0
+    assert capsys.readouterr().err == ""  # the settings are for networks with classes, too
+
+
 def test_without_labels_there_is_no_column_for_them(run, folder):
     assert run(networks.doubler(folder), "--input", "x.npy", "--top", 1).startswith("class    score\n    1  8.00000\n1")
 
@@ -351,6 +363,12 @@ def test_what_every_layer_gives_is_saved_beside_the_outputs(run, folder):
         np.testing.assert_array_equal(arrays["positive"], [[2, 8, 4, 6]])
 
 
+def test_the_names_of_layers_stand_for_their_results(run):
+    result = as_json(run, DIGITS / "digits.onnx", "--random", "--outputs", "c1,conv1")
+    assert [item["name"] for item in result["outputs"]] == ["c1", "conv1"]
+    assert result["outputs"][0]["max"] == result["outputs"][1]["max"]
+
+
 def test_values_of_a_network_with_open_shapes_are_computed(run, folder):
     network = networks.doubler(folder, ("n", 4))
     result = as_json(run, network, "--input", "x.npy", "--outputs", "x", "--outputs", "y", "--repeat", 2)
@@ -361,7 +379,7 @@ def test_values_of_a_network_with_open_shapes_are_computed(run, folder):
     ("words", "text"),
     [
         (["--outputs", "prodct"], "outputs: the model has no value 'prodct'; did you mean 'product'?"),
-        (["--outputs", ","], "--outputs names no value; give names with commas between them"),
+        (["--outputs", ","], "--outputs takes names with commas between them, not ','"),
         (["--outputs", "twice", "--output", "y"], "the network has no output 'y' (it has: twice)"),
     ],
 )

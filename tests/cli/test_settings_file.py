@@ -101,7 +101,7 @@ def test_a_table_gives_names_and_values(said):
         ("[cli.bench]\nrouns = 3\n",
          "[cli.bench] rouns: bench has no such option; did you mean 'rounds'? (known: "),
         ("[cli.run]\nrepeat = 0\n",
-         "[cli.run] repeat: expected a positive number, not '0'\n"),
+         "[cli.run] repeat: expected a whole number of 1 or more, not '0'\n"),
         ("[cli.run]\nlayout = 'HWC'\n",
          "[cli.run] layout: unknown choice 'HWC'; did you mean 'NHWC'? (known: NHWC, NCHW)\n"),
         ("[cli.run]\nrandom = 'yes'\n",

@@ -84,7 +84,7 @@ def test_a_network_of_open_shapes_is_traced_with_the_optimizer(
         ((), "the following arguments are required: -o/--output"),
         (("-o", "t.txt"), "--output takes a file with the suffix .json, .pftrace, .perfetto-trace, .html, not t.txt"),
         (("-o", "no/t.json"), "--output cannot be written to 'no/t.json': there is no folder 'no'"),
-        (("-o", "t.json", "--runs", "0"), "argument --runs: expected a positive number, not '0'"),
+        (("-o", "t.json", "--runs", "0"), "argument --runs: expected a whole number of 1 or more, not '0'"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_runs(

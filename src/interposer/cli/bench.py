@@ -17,6 +17,7 @@ from interposer.cli.outputs import check_writable
 from interposer.cli.progress import progress_line
 from interposer.cli.running import running
 from interposer.cli.sources import sources_of
+from interposer.cli.streams import unlogged
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import write_file
@@ -50,7 +51,11 @@ def execute(args: argparse.Namespace) -> int:
     if args.plot is not None:
         check_writable("--plot", args.plot, sources_of(args))
     network = read_network(args.network, **reading_of(args))
-    with running(args, measures_all=True) as setup, progress_line() as progress:
+    with (
+        running(args, measures_all=True) as setup,
+        progress_line() as progress,
+        unlogged("chosen without measuring"),
+    ):
         choices = _choices(args, setup.runtime)
         _report_absent(choices, setup.runtime)
         report = bench(

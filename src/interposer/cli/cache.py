@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from typing import Final
 
@@ -27,6 +27,7 @@ from interposer.core.cache import (
 from interposer.core.config import CACHE_DIR
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import check_regular
+from interposer.core.records import dataclass
 from interposer.plugins.capi.caching.part_cache import FOLDER as PARTS
 from interposer.plugins.capi.caching.part_cache import NAMES as NAMES_OF_PARTS
 from interposer.plugins.capi.caching.part_cache import TRIAL, Mark, read_mark, read_part
@@ -75,13 +76,13 @@ def execute(args: argparse.Namespace) -> None:
         raise InvalidArgumentError(f"'cache {args.action}' takes no --stale; only 'cache clear' does")
     if args.dir and not os.path.isdir(os.path.expanduser(args.dir)):
         raise InvalidArgumentError(f"--dir: there is no folder {args.dir!r}")
+    digest = None if args.model is None else _digest_of(args.model)
     files = list(_rows(args.dir))
     if args.action == "clear":
         _clear([file for file in files if file.reason or not args.stale], args.dir)
         return
     if args.action == "why":
-        stale = [file for file in files if file.reason]
-        files = _files_of_model(args.model, files) if args.model is not None else stale
+        files = [file for file in files if file.reason] if digest is None else _files_of_model(digest, files)
     if args.json:
         write_json([asdict(file) for file in files])
     elif args.action == "why":
@@ -144,13 +145,17 @@ def _clear(files: list[_CachedRow], folder: str) -> None:
     say(f"{len(deleted)} files with {sum(file.bytes for file in deleted):,} bytes are deleted")
 
 
-def _files_of_model(model: str, files: list[_CachedRow]) -> list[_CachedRow]:
+def _digest_of(model: str) -> str:
     try:
         check_regular(model)
         with open(model, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise InvalidArgumentError(f"{model or 'the file'} cannot be read: {error.strerror}") from error
+
+
+def _files_of_model(digest: str, files: list[_CachedRow]) -> list[_CachedRow]:
+    """Return the cached networks of the model file with this SHA-256, and their compiled subgraphs."""
     networks = [row for row in files if row.sha256 == digest]
     parts = {part for network in networks for part in network.parts}
     return networks + [row for row in files if row.sha256 in parts]

@@ -65,7 +65,9 @@ def execute(args: argparse.Namespace) -> int:
 
 def _backends(names: list[str] | None) -> list[str]:
     backends = ["CpuRef", *names] if names is not None and len(names) == 1 else names or []
-    if len(backends) != 2 or backends[0] == backends[1]:
+    if len(backends) == 2 and backends[0] == backends[1]:
+        raise InvalidArgumentError(f"--backends compares {backends[0]!r} with itself; name another backend")
+    if len(backends) != 2:
         raise InvalidArgumentError("give the two backends that are to be compared: --backends A,B")
     return backends
 

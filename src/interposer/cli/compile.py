@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -63,7 +65,19 @@ def _save(
             report_absent(model)
         else:
             _require_inputs(model, args.variant)
-        model.save(output, shapes=args.variant or None, sign_key=key, sign_as=sign_as)
+        with _options_of_variants():
+            model.save(output, shapes=args.variant or None, sign_key=key, sign_as=sign_as)
+
+
+@contextmanager
+def _options_of_variants() -> Iterator[None]:
+    """Name the options of this command in errors about the shapes of variants."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        message = re.sub(r"\Ashapes: ", "--variant: ", str(error))
+        per_shape = "run the model once for each shape before it is saved"
+        raise InvalidArgumentError(message.replace(per_shape, "give --shape, for one file of each shape")) from error
 
 
 def _require_inputs(model: Model, variants: Sequence[dict[str, int | list[int]]]) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from interposer.analysis.bench import random_array
+from interposer.analysis.random_inputs import random_array
 from interposer.cli.parsing import SEPARATOR
 from interposer.cli.tables import counted
 from interposer.core.conversion import converted

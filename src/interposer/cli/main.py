@@ -17,6 +17,7 @@ from typing import Final
 
 from interposer._version import __version__
 from interposer.cli import interrupts
+from interposer.cli.option_names import in_options
 from interposer.cli.parsing import LEVEL_OPTION, Parser, add_global_arguments, command_parser, parsed
 from interposer.cli.streams import discard_output, log_messages, prepare_streams, printable
 from interposer.core.config import check_settings, unknown_variables
@@ -27,7 +28,7 @@ from interposer.core.errors import (
     UnsupportedLayerError,
     did_you_mean,
 )
-from interposer.core.files import similar_file
+from interposer.core.files import download_hint, missing_hint, similar_file
 
 __all__ = ["COMMANDS", "main"]
 
@@ -82,11 +83,14 @@ EXAMPLES: Final = {
 _SYNONYMS: Final = {
     **dict.fromkeys(("info", "show", "inspect", "summary"), "explain"),
     **dict.fromkeys(("infer", "predict", "execute"), "run"),
-    **dict.fromkeys(("list", "devices", "engines"), "backends"),
-    "export": "convert",
+    **dict.fromkeys(("list", "devices", "engines", "providers"), "backends"),
+    **dict.fromkeys(("test", "validate", "verify", "check", "diff"), "compare"),
+    **dict.fromkeys(("time", "perf", "measure"), "bench"),
+    **dict.fromkeys(("optimize", "build", "save"), "compile"),
+    **dict.fromkeys(("timeline", "record"), "trace"),
+    **dict.fromkeys(("export", "to", "translate"), "convert"),
+    "calibrate": "quantize",
     "operators": "ops",
-    "optimize": "compile",
-    "time": "bench",
     "version": "--version",
 }
 """The commands that people mean by words which other programs have as commands."""
@@ -101,8 +105,6 @@ NO_MEANS: Final = {
 _DESCRIPTION: Final = "Divide a neural network among backends, say why, and run it."
 _OF_WRITING: Final = {errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}
 """The `errno` values of write errors; files are written by a function whose errors name the file."""
-_OF_PYTHON: Final = re.compile(r"^(signature|stand_in|subgraph|trusted_keys|weights)= is for")
-"""The beginning of messages of `load` that name an argument, in place of which the command line has an option."""
 _NUMBERS: Final = re.compile(r"[\[ ]*[-+]?\.?\d[-+.,\de \[\]]*")
 """Numbers in place of the path of a file with them."""
 ERROR: Final = 2
@@ -190,7 +192,7 @@ def _executed_command(command: str, arguments: list[str], words: Sequence[str]) 
 
 def _name_defaults(error: InvalidArgumentError, args: argparse.Namespace) -> None:
     """Add to a message about an option that a settings file has set where this is written."""
-    message = str(error)
+    message = in_options(error)
     sources = [default.source for default in getattr(args, "defaults", ()) if default.flag in message]
     if sources:
         error.args = (f"{message} (set by {', '.join(sources)})",)
@@ -249,21 +251,29 @@ def _sentence_of(error: Exception) -> str:
         option = "--limit-bytes" if error.what == "memory" else "--limit-operations"
         return f"{str(error).partition(';')[0]}; raise it with {option} if the file is trusted"
     if isinstance(error, UnsupportedLayerError):
-        return f"{error}{_hint_of_reference(error)}"
+        return f"{in_options(error)}{_hint_of_reference(error)}"
     if isinstance(error, InterposerError):
-        return _OF_PYTHON.sub(lambda match: f"{_option(match[1])} is for", str(error))
+        return in_options(error)
     if isinstance(error, FileNotFoundError) and not _has_working_directory():
         return "the working directory was deleted; change to another folder"
     if isinstance(error, OSError):
-        name = error.filename or ("standard output" if error.errno in _OF_WRITING else None)
-        text = ": ".join(map(str, filter(None, (name, error.strerror)))) or str(error)
-        return text + (_hint_of_missing(os.fsdecode(name)) if name and isinstance(error, FileNotFoundError) else "")
+        return _sentence_of_system(error)
     if isinstance(error, MemoryError):
         return ": ".join(filter(None, ("there is not enough memory", str(error))))
     if _lacks_memory(error):
         return "there is not enough memory"
     description = f"{type(error).__name__}: {error}".partition("\n")[0]
     return f"unexpected {description}; this is a defect of Interposer, and --debug shows the traceback"
+
+
+def _sentence_of_system(error: OSError) -> str:
+    name = error.filename or ("standard output" if error.errno in _OF_WRITING else None)
+    text = ": ".join(map(str, filter(None, (name, error.strerror)))) or str(error)
+    if not name or not isinstance(error, FileNotFoundError):
+        return text
+    path = os.fsdecode(name)
+    address = download_hint(path)
+    return f"{path}: {address}" if address else text + _hint_of_missing(path)
 
 
 def _hint_of_missing(path: str) -> str:
@@ -276,7 +286,7 @@ def _hint_of_missing(path: str) -> str:
         return f"; the name of an input is followed by '=': {name}={file}"
     if _NUMBERS.fullmatch(path):
         return f"; numbers are given in a file, as in: echo '{' '.join(re.findall(r'[^][, ]+', path))}' > x.txt"
-    return similar_file(path)
+    return missing_hint(path)
 
 
 def _lacks_memory(error: Exception) -> bool:
@@ -307,11 +317,6 @@ def _hint_of_reference(error: UnsupportedLayerError) -> str:
     if not ids or "CpuRef" in str(error):
         return ""
     return f"\nthe reference backend runs every operator; name it last, as in --backends {','.join([*ids, 'CpuRef'])}"
-
-
-def _option(argument: str) -> str:
-    """Return the option that sets an argument of `load`."""
-    return "--trusted-key" if argument == "trusted_keys" else f"--{argument.replace('_', '-')}"
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -346,6 +351,11 @@ def _place_of_command(words: Sequence[str]) -> int | None:
 
 
 def _is_model(word: str) -> bool:
+    """Return True for a path or an address; a folder ``build`` or ``test`` must be a SavedModel."""
+    if word.lower() in _SYNONYMS and os.path.isdir(word):
+        from interposer.formats.tensorflow import is_saved_model  # noqa: PLC0415 - rarely needed
+
+        return is_saved_model(word)
     return os.path.exists(word) or "://" in word
 
 

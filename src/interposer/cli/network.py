@@ -8,6 +8,7 @@ from collections.abc import Container, Sequence
 from typing import Any, Final, TypeVar
 
 from interposer.cli.arguments.shared import Number
+from interposer.cli.numbers import listed
 from interposer.cli.progress import progress_line
 from interposer.cli.running import Running, runtime_with_threads
 from interposer.cli.streams import printable
@@ -42,7 +43,7 @@ def reading_of(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "format": args.format,
         "shapes": _shapes_of(args),
-        "values": _values_of(args) if hasattr(args, "value") else None,
+        "values": _values_of(args),
         "weights": args.weights,
         "signature": args.signature,
         "stand_in": args.stand_in,
@@ -62,15 +63,15 @@ def _options_of(args: argparse.Namespace) -> OptimizerOptions | None:
 def names_of(option: str, texts: Sequence[str], known: Container[str] = ()) -> list[str] | None:
     """Return the names in the values of an option, which have commas between them; None without the option.
 
-    A value that is in `known` is one name, even if it has commas. `InvalidArgumentError` is raised if there is no name.
+    A value that is in `known` is one name, even if it has commas. `InvalidArgumentError` is raised for an empty name.
     """
     if not texts:
         return None
-    groups = [[text] if text in known else text.split(",") for text in texts]
-    names = [name.strip() for group in groups for name in group if name.strip()]
-    if not names:
-        raise InvalidArgumentError(f"{option} names no value; give names with commas between them")
-    return list(dict.fromkeys(names))
+    groups = {text: [text] if text in known else listed(text) for text in texts}
+    empty = next((text for text, names in groups.items() if not names), None)
+    if empty is not None:
+        raise InvalidArgumentError(f"{option} takes names with commas between them, not {empty!r}")
+    return list(dict.fromkeys(name for names in groups.values() for name in names))
 
 
 def _shapes_of(args: argparse.Namespace) -> dict[str, int | list[int]] | None:

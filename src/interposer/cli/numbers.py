@@ -1,4 +1,4 @@
-"""Parsers for numeric command-line arguments."""
+"""Parsers for command-line arguments with numbers and lists."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["number", "numbers", "positive", "spreads", "threads", "whole"]
+__all__ = ["listed", "number", "numbers", "positive", "spreads", "threads", "whole"]
 
 _MOST_THREADS: Final = 4096
 
 
+def listed(text: str) -> list[str]:
+    """Return the parts between commas without the blanks around them, or no parts if one of them is empty."""
+    parts = [part.strip() for part in text.split(",")]
+    return parts if all(parts) else []
+
+
 def positive(text: str) -> int:
     """Return an integer of 1 or more; raise `ArgumentTypeError` for any other text."""
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"expected a positive number, not {text!r}")
+    if not (text.isascii() and text.isdecimal()) or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, not {text!r}")
     return int(text)
 
 

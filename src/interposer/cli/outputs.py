@@ -7,7 +7,6 @@ import math
 import os
 import zipfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -16,6 +15,7 @@ import numpy as np
 from interposer.cli.labels import Labels
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import is_same_file, replacing
+from interposer.core.records import dataclass
 from interposer.core.types import Array, TensorInfo
 
 __all__ = [

@@ -38,6 +38,7 @@ _BACKENDS: Final = "--backends names what runs the network, such as CpuAcc"
 _PRECISION: Final = "--precision float16 computes in half precision, where a command has that option"
 _SAVE: Final = "--save FILE writes the outputs"
 _SHAPE: Final = "--shape gives the shape of an input, as in: --shape image=8x3x224x224"
+_RECORD: Final = "interposer trace records a run of a model, and interposer bench measures it"
 _ELSEWHERE: Final = {
     "--batch": _SHAPE,
     "--batch-size": _SHAPE,
@@ -62,6 +63,9 @@ _ELSEWHERE: Final = {
     "compile --random": "nothing is run, so no inputs are needed",
     "convert --random": "nothing is run, so no inputs are needed",
     "plan --random": "plan makes its inputs itself, as times seldom depend on them",
+    "profile --backends": _RECORD,
+    "profile --input": _RECORD,
+    "profile --random": _RECORD,
     "quantize --random": "the ranges come from real inputs, which --data gives",
     "run -n": "interposer run --repeat N and interposer bench run a network several times",
     "run -o": _SAVE,
@@ -232,6 +236,8 @@ def parsed(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
             parser.refuse(f"unknown argument {unknown[0]!r}; the command {command!r} is given twice")
         _refuse_separate_value(unknown[0], words, parser)
         _refuse_second_file(unknown[0], args, parser)
+        if command == "backends" and unknown[0].endswith(_NETWORKS):
+            parser.refuse(f"unknown argument {unknown[0]!r}; interposer explain shows which backend runs which layer")
         _refuse_unknown(unknown[0], parser)
     return args
 

@@ -12,6 +12,7 @@ from interposer.cli.outputs import check_writable
 from interposer.cli.progress import progress_line
 from interposer.cli.running import running
 from interposer.cli.sources import sources_of
+from interposer.cli.streams import unlogged
 from interposer.cli.tables import Table, counted, say, show
 from interposer.core.errors import InvalidArgumentError, did_you_mean
 from interposer.ir.graph import Graph
@@ -48,7 +49,8 @@ def execute(args: argparse.Namespace) -> None:
             _check_pins(pins, graph)
             options = replace(options, hints=pins.hints(graph))
         progress.wait("looking for the fastest placement", args.budget)
-        plan = place(network, runtime, backends, options, search)
+        with unlogged("chosen without measuring"):
+            plan = place(network, runtime, backends, options, search)
     plan = replace(plan, layers={**pins.layers, **plan.layers})
     if args.output is not None:
         plan.save(args.output)

@@ -12,14 +12,15 @@ from typing import Any, Final
 from interposer.cli.arguments.profile import configure
 from interposer.cli.outputs import check_writable
 from interposer.cli.tables import Table, counted, say, show, write_json
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError, ParseError
 from interposer.core.files import write_file
+from interposer.file_formats import process_formats
 from interposer.profiling.comparison import CounterChange, LayerChange, compare_counters, compare_profiles
 from interposer.profiling.external.collector import Collector, Orders, Session, read_stream
 from interposer.profiling.external.messages import Capture
 from interposer.profiling.external.packets import Kind, Packet
 from interposer.profiling.external.streams import Execution
-from interposer.profiling.profile import SUFFIXES, writer_of
+from interposer.profiling.profiles import SUFFIXES, writer_of
 
 __all__ = ["configure", "execute"]
 
@@ -34,7 +35,7 @@ def execute(args: argparse.Namespace) -> None:
     if args.file is not None:
         _check_not_listening(args)
     _check_targets(args)
-    sessions = _collected(args) if args.listen else [read_stream(args.file, _printer(args))]
+    sessions = _collected(args) if args.listen else [_session_of(args)]
     for session in sessions:
         _write(args, session)
     if args.json:
@@ -102,6 +103,28 @@ def _collected(args: argparse.Namespace) -> list[Session]:
         with suppress(KeyboardInterrupt):  # what has been collected until then is shown
             collector.wait(args.seconds, args.clients)
     return list(collector.sessions)
+
+
+def _session_of(args: argparse.Namespace) -> Session:
+    """Return the session in a file; the error for a model names the commands that measure models."""
+    try:
+        return read_stream(args.file, _printer(args))
+    except ParseError:
+        format = _format_of(args.file)
+        if format is None:
+            raise
+        raise InvalidArgumentError(
+            f"{args.file}: this is a model of the format {format}, and profile reads what a program has sent; "
+            "interposer trace records a run of a model, and interposer bench measures it"
+        ) from None
+
+
+def _format_of(path: str) -> str | None:
+    """Return the format of the model in a file, or None if the file has no model."""
+    try:
+        return process_formats().of(path)
+    except ParseError:
+        return None
 
 
 def _printer(args: argparse.Namespace) -> Any:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import statistics
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Barrier
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from interposer.cli.sources import sources_of
 from interposer.cli.tables import Table, counted, say, show, without_empty_columns, write_json
 from interposer.core.errors import InvalidArgumentError, did_you_mean
 from interposer.core.files import is_same_file
+from interposer.core.records import dataclass
 from interposer.core.types import Array, DataLayout, TensorInfo
 from interposer.kernels.fixedpoint import dequantize
 from interposer.report.optimized import OptimizedNetwork
@@ -34,6 +34,10 @@ from interposer.session import Model
 from interposer.session.images import Preprocessing
 
 __all__ = ["configure", "execute"]
+
+_log: Final = logging.getLogger("interposer.cli")
+_TOP: Final = 5
+"""Classes that are shown without --top."""
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -53,12 +57,19 @@ def execute(args: argparse.Namespace) -> int:
         intermediates = _intermediates(model, sets[0].arrays()) if args.save_intermediates is not None else {}
         report_absent(model)
         results = [_result(args, model, of_set, labels, times) for of_set in outputs]
+        if args.top is not None and not results[0].top and not _is_default(args, "top"):
+            _log.warning("--top has no effect: it needs %s", _why_no_classes(model, _shown(args, outputs[0])))
     _save(args, outputs, intermediates)
     if args.json:
         write_json(_facts(args, sets, results))
     else:
         _print_all(args, sets, results)
     return int(_is_late(results[0], args.threshold))
+
+
+def _is_default(args: argparse.Namespace, dest: str) -> bool:
+    """Return True if a settings file has set an option, as it may for networks that the option does not concern."""
+    return any(default.action.dest == dest for default in getattr(args, "defaults", ()))
 
 
 class _Set:
@@ -163,17 +174,12 @@ def _check_targets(args: argparse.Namespace) -> None:
 def _names_to_compute(args: argparse.Namespace, model: Model) -> list[str]:
     """Return the names of the values to compute: those of --outputs, by default the model's outputs.
 
-    `InvalidArgumentError` is raised for a name that the model does not have.
+    A name that the model does not have is an error of its run.
     """
     if not args.outputs:
         return list(model.outputs)
     computable = model.outputs if model.needed_values else model.values
-    names = names_of("--outputs", args.outputs, computable) or []
-    unknown = [name for name in names if name not in computable and not model.needed_values]
-    if unknown:
-        hint = did_you_mean(unknown[0], computable) or f" (its outputs: {', '.join(model.outputs)})"
-        raise InvalidArgumentError(f"--outputs: the model has no value {unknown[0]!r}{hint}")
-    return names
+    return names_of("--outputs", args.outputs, computable) or []
 
 
 def _check_output(name: str | None, output_names: list[str]) -> None:
@@ -316,7 +322,7 @@ class _Result:
 
     @property
     def median(self) -> float:
-        return statistics.median(self.times.milliseconds)
+        return float(np.median(self.times.milliseconds))
 
     @property
     def per_second(self) -> float:
@@ -339,10 +345,15 @@ class _Result:
 def _result(
     args: argparse.Namespace, model: Model, outputs: dict[str, Any], labels: Labels | None, times: _Times
 ) -> _Result:
-    arrays = flat(outputs if args.output is None else {args.output: outputs[args.output]})
+    arrays = _shown(args, outputs)
     rows = [figures(name, array, _info(model, name, array)) for name, array in arrays.items()]
     top_classes = _top(args, model, arrays, labels)
     return _Result(top_classes, rows, model.optimized, times)
+
+
+def _shown(args: argparse.Namespace, outputs: dict[str, Any]) -> dict[str, Array]:
+    """Return the arrays of the outputs that are shown: all, or the one that --output names."""
+    return flat(outputs if args.output is None else {args.output: outputs[args.output]})
 
 
 def _info(model: Model, name: str, array: Array) -> TensorInfo:
@@ -357,18 +368,18 @@ def _top(args: argparse.Namespace, model: Model, arrays: dict[str, Array], label
     name, array = next(iter(arrays.items()), (None, None))
     if name is None or array is None or len(arrays) > 1 or not has_classes(array):
         if labels is not None:
-            raise InvalidArgumentError(_why_no_classes(model, arrays))
+            raise InvalidArgumentError(f"--labels needs {_why_no_classes(model, arrays)}")
         return []
     if labels is not None:
         check_count(labels, array.size, args.labels)
-    return top(array, _info(model, name, array), args.top, labels)
+    return top(array, _info(model, name, array), args.top or _TOP, labels)
 
 
 def _why_no_classes(model: Model, arrays: dict[str, Array]) -> str:
     if len(arrays) != 1:
-        return f"--labels needs one output; choose it with --output ({', '.join(arrays)})"
+        return f"one output; choose it with --output ({', '.join(arrays)})"
     [(name, array)] = arrays.items()
-    return f"--labels needs a vector of classes, but output {name!r} is {_info(model, name, array)}"
+    return f"a vector of classes, but output {name!r} is {_info(model, name, array)}"
 
 
 def _where(placement: dict[str, int], copies: int) -> str:

@@ -9,7 +9,7 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -21,11 +21,11 @@ from interposer.cli.streams import printable
 from interposer.core.config import BACKEND_PATH, NUM_THREADS
 from interposer.core.errors import InvalidArgumentError, UnknownBackendError
 from interposer.core.files import is_same_file
+from interposer.core.records import dataclass
 from interposer.optimizer import OptimizerOptions
 from interposer.plugins import process_registry
 from interposer.plugins.capi.loading.file_names import looks_like_a_backend
-from interposer.profiling import ExternalProfilingOptions, Profile
-from interposer.profiling.profile import SUFFIXES
+from interposer.profiling.external.options import ExternalProfilingOptions
 from interposer.runtime import CreationOptions, Runtime
 from interposer.session import default_runtime
 from interposer.session.fallback import AUTO, used_options
@@ -319,6 +319,8 @@ def _profiling_of(args: argparse.Namespace) -> tuple[ExternalProfilingOptions | 
         return None, nullcontext()
     if target.startswith("@") or _is_socket(target):
         return ExternalProfilingOptions(enable_profiling=True, timeline_enabled=True, socket=target), nullcontext()
+    from interposer.profiling.profiles import SUFFIXES, Profile  # noqa: PLC0415 - most runs are not recorded
+
     suffix = Path(target).suffix.lower()
     if suffix not in (*SUFFIXES, CAPTURE):
         known = ", ".join([*SUFFIXES, CAPTURE])

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ from interposer.cli.completing import Kind, kind_of
 from interposer.cli.parsing import Parser, parsed
 from interposer.core.config import COMMAND_LINE, command_line_tables, config_files
 from interposer.core.errors import ConfigError, did_you_mean
+from interposer.core.records import dataclass
 
 __all__ = ["Default", "arguments_with_defaults", "defaults_of"]
 

@@ -12,7 +12,7 @@ from typing import Final, TextIO
 
 from interposer.cli import interrupts
 
-__all__ = ["LEVELS", "discard_output", "log_messages", "prepare_streams", "printable"]
+__all__ = ["LEVELS", "discard_output", "log_messages", "prepare_streams", "printable", "unlogged"]
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 """The levels of log messages that the command line can show, the most detailed first."""
@@ -100,6 +100,21 @@ class _Handler(logging.StreamHandler[TextIO]):
         if self.stream.isatty():
             self.stream.write("\r\033[K")
         super().emit(record)
+
+
+@contextmanager
+def unlogged(phrase: str) -> Iterator[None]:
+    """Hide log messages of sessions with a phrase within this context, because the command prints what they say."""
+    logger = logging.getLogger("interposer.session")
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return phrase not in str(record.msg)
+
+    logger.addFilter(is_other)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_other)
 
 
 @contextmanager

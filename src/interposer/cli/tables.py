@@ -9,10 +9,10 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from interposer.cli.streams import printable
+from interposer.core.records import dataclass
 
 __all__ = ["Table", "counted", "plain_lines", "say", "show", "without_empty_columns", "wrapped", "write_json"]
 

@@ -17,7 +17,7 @@ from interposer.cli.sources import sources_of
 from interposer.cli.tables import Table, counted, say, show, write_json
 from interposer.core.errors import InvalidArgumentError
 from interposer.profiling import Category, CounterTotal, LayerTimes, Profile
-from interposer.profiling.profile import SUFFIXES
+from interposer.profiling.profiles import SUFFIXES
 from interposer.report.explanation import Explanation
 from interposer.session import Model
 from interposer.session.fallback import AUTO

@@ -14,6 +14,7 @@ from interposer.cli.arguments.shared import (
     file_path,
     shape_argument,
 )
+from interposer.cli.numbers import listed
 
 __all__ = ["configure"]
 
@@ -58,9 +59,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _levels(text: str) -> list[str]:
-    levels = [part.strip() for part in text.split(",") if part.strip()]
+    levels = listed(text)
     if not levels:
-        raise argparse.ArgumentTypeError("expected instruction sets with commas between them, such as avx2,avx512")
+        expected = "expected instruction sets with commas between them, such as avx2,avx512"
+        raise argparse.ArgumentTypeError(f"{expected}, not {text!r}")
     return list(dict.fromkeys(levels))
 
 

@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mean", type=numbers, default=(), metavar="M", help="subtracted from an image's pixel values")
     parser.add_argument("--std", type=spreads, default=(), metavar="S", help="divisor of an image's pixel values")
     parser.add_argument("--labels", metavar="FILE", help="a file with a class name on each line")
-    parser.add_argument("--top", type=positive, default=5, metavar="N", help="how many classes to show (default: 5)")
+    parser.add_argument("--top", type=positive, metavar="N", help="how many classes to show (default: 5)")
     parser.add_argument("--output", metavar="NAME", help="which output to show, where there are several")
     parser.add_argument(
         "--outputs", action="append", default=[], metavar="NAME,NAME",

@@ -92,7 +92,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         "--max-memory", type=_bytes, metavar="N", help="bytes that all requests hold together (8 times --max-body)"
     )
     parser.add_argument(
-        "--max-connections", type=positive, default=1024, metavar="N", help="HTTP connections that may be open (1024)"
+        "--max-connections", type=positive, default=1024, metavar="N", help="connections for HTTP, and for gRPC (1024)"
     )
     parser.add_argument("--timeout", type=_seconds, default=30.0, metavar="T", help="longest request (default: 30s)")
     parser.add_argument("--drain", type=_seconds, default=30.0, metavar="T", help="time to end at SIGTERM (30s)")

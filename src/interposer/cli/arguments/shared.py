@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from interposer.cli.numbers import whole
+from interposer.cli.numbers import listed, whole
 
 __all__ = [
     "NETWORK_HELP",
@@ -64,7 +64,7 @@ def _formats() -> Collection[str]:
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments that control how the network's file is read: --format, --shape, --weights and others."""
+    """Declare the arguments that control how the network's file is read: --format, --shape, --value and others."""
     parser.add_argument(
         "--format",
         choices=LateChoices(_formats),
@@ -81,6 +81,10 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-s", "--shape", type=shape_argument, action="append", default=[], metavar="NAME=1x3x8",
         help="the shape of an input, or the value of a named dimension (batch=1); may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--value", type=_value, action="append", default=[], metavar="NAME=0,1",
+        help="one or several numbers that replace an input by a constant; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--weights", metavar="FILE", help="the weights of a Caffe network (default: the caffemodel of the same name)"
@@ -106,17 +110,13 @@ def network_path(text: str) -> str:
 def add_network_arguments(
     parser: argparse.ArgumentParser, backends: str = PREFERRED, *, optional: bool = False
 ) -> None:
-    """Declare the arguments for the network's file, its shapes and values, limits, and --backends.
+    """Declare the arguments for the network's file, how it is read, limits, and --backends.
 
     `backends` is the help text of --backends. The file may be left out if `optional`.
     """
     parser.add_argument("network", nargs="?" if optional else None, type=network_path, help=NETWORK_HELP)
     parser.add_argument("--backends", type=backend_ids, metavar="A,B", help=backends)
     add_source_arguments(parser)
-    parser.add_argument(
-        "--value", type=_value, action="append", default=[], metavar="NAME=0,1",
-        help="one or several numbers that replace an input by a constant; may be repeated",
-    )  # fmt: skip
     parser.add_argument(
         "--limit-bytes", type=_limit, metavar="N", default=argparse.SUPPRESS,
         help="refuse networks that need more bytes of memory; with K, M, G or T; 'none' for no limit (default: 16G)",
@@ -142,11 +142,17 @@ def add_precision_argument(parser: argparse.ArgumentParser) -> None:
 
 def backend_ids(text: str) -> list[str]:
     """Return the ids in a comma-separated list."""
-    ids = [_AUTO if part.strip().lower() == _AUTO else part.strip() for part in text.split(",") if part.strip()]
-    if not ids or any(len(backend_id.split()) > 1 and ":" not in backend_id for backend_id in ids):
-        given = f", not {text!r}" if ids else ""
-        raise argparse.ArgumentTypeError(f"expected ids of backends with commas between them{given}")
+    ids = [_AUTO if part.lower() == _AUTO else part for part in listed(text)]
+    if not ids or any(_has_separator(backend_id) for backend_id in ids):
+        proposal = ",".join(filter(None, re.split(r"[][\s,;|()\"']+", text)))
+        hint = f"; did you mean {proposal}?" if proposal else ""
+        raise argparse.ArgumentTypeError(f"expected ids of backends with commas between them, not {text!r}{hint}")
     return ids
+
+
+def _has_separator(backend_id: str) -> bool:
+    """Return True if text between commas has other separators or brackets, unless it is an address."""
+    return re.search(r"[][\s;|()\"']", backend_id) is not None and ":" not in backend_id
 
 
 def shape_argument(text: str) -> tuple[str, int | list[int]]:
@@ -164,7 +170,7 @@ def shape_argument(text: str) -> tuple[str, int | list[int]]:
 def _value(text: str) -> tuple[str, Number | list[Number]]:
     name, _, numbers_text = text.rpartition("=")
     try:
-        numbers = [_number(part) for part in numbers_text.split(",") if part.strip()]
+        numbers = [_number(part) for part in listed(numbers_text.removesuffix(","))]
     except ValueError:
         numbers = []
     if not name or not numbers:
