@@ -330,19 +330,6 @@ class Silent(TensorHandle):
         return None
 
 
-class OddMemory(MemoryManager):
-    """Ordinary memory, of which tests replace methods; it counts the calls."""
-
-    def __init__(self) -> None:
-        self.log: list[str] = []
-
-    def acquire(self) -> None:
-        self.log.append("acquire")
-
-    def release(self) -> None:
-        self.log.append("release")
-
-
 def making(**methods: Callable[..., Any]) -> Backend:
     """A defective backend whose workload factory has some of its methods replaced."""
     created = type("OddFactory", (KernelWorkloadFactory,), methods)

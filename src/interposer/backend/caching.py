@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from interposer.core.records import dataclass
 
 __all__ = ["SavedPart"]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from interposer.core.errors import InvalidArgumentError, did_you_mean
+from interposer.core.records import dataclass
 
 __all__ = ["ALL_OR_NOTHING", "Capabilities", "Capability", "OptionValue", "Options"]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from interposer.backend.capabilities import Capability
+from interposer.core.records import dataclass
 
 __all__ = ["Device", "device_index", "is_address", "split_address"]
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Final
+
+from interposer.core.records import dataclass
 
 __all__ = ["CRASHED", "ENABLED_AGAIN", "QUARANTINED", "REPLACED", "RESTARTED", "BackendEvent"]
 

@@ -9,13 +9,13 @@ import select
 import stat
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from interposer.backend.memory import MemorySource
 from interposer.core.errors import InvalidArgumentError, as_int, expect
+from interposer.core.records import dataclass
 from interposer.core.types import Array, TensorInfo
 
 __all__ = ["ExternalMemory", "MemoryDescriptor", "machine_sources", "source_problem"]

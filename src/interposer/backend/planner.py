@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, permutations
 from typing import Final
 
 from interposer.core.errors import InvalidArgumentError
+from interposer.core.records import dataclass
 
 __all__ = ["Lifetime", "MemoryPlan", "lower_bound", "overlapping", "plan", "problems"]
 

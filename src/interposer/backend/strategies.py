@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
 from interposer.backend.planner import Lifetime, MemoryPlan, lower_bound, overlapping, plan
 from interposer.core.errors import BackendContractError, InvalidArgumentError, as_int, did_you_mean, expect
+from interposer.core.records import dataclass
 
 __all__ = [
     "MEMORY_STRATEGIES",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from interposer.core.records import dataclass
 from interposer.ir.graph import Layer
 from interposer.ir.subgraph import SubgraphView
 from interposer.kernels.table import KernelInfo, KernelTable

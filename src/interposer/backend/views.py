@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from interposer.core.errors import BackendContractError
+from interposer.core.records import dataclass
 from interposer.core.schema import Op
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.subgraph import SubgraphView, quotient_is_acyclic

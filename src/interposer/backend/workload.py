@@ -6,12 +6,12 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from interposer.backend.memory import ArenaMemoryManager, ArrayHandle, MemoryManager, TensorHandle
 from interposer.core.errors import BackendContractError
+from interposer.core.records import dataclass
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataLayout, TensorInfo
 from interposer.ir.graph import Layer

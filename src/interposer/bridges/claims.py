@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from time import perf_counter
 from typing import Final, Protocol, TypeAlias
@@ -18,6 +18,7 @@ from interposer.bridges.options import REFERENCE, BridgeOptions
 from interposer.bridges.plans import log_differences, part_plan
 from interposer.bridges.warnings import unexpected, warn_once
 from interposer.core.errors import ExecutionError, InterposerError, InvalidArgumentError, UnsupportedLayerError
+from interposer.core.records import dataclass
 from interposer.core.types import Dim
 from interposer.frontends.template import Template
 from interposer.ir.graph import Layer

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from interposer.backend import OptionValue
 from interposer.core.errors import BackendError, InvalidArgumentError, UnknownBackendError, did_you_mean
+from interposer.core.records import dataclass
 from interposer.optimizer import OptimizerOptions
 from interposer.runtime import CreationOptions, Runtime
 from interposer.session import default_runtime

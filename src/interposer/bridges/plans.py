@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Final
 
+from interposer.core.records import dataclass
 from interposer.ir.graph import Graph
 from interposer.runtime import Runtime
 from interposer.session.placement.origin import made_with

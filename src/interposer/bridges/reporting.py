@@ -6,10 +6,11 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from interposer.bridges.claims import Claims, Group, nodes_of
+from interposer.core.records import dataclass
 
 __all__ = ["NodeReport", "PartReport", "Report", "add_report", "reports"]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from interposer.backend.ids import listed_ids
 from interposer.core.config import settings
 from interposer.core.errors import InvalidArgumentError
+from interposer.core.records import dataclass
 
 __all__ = ["Isolation", "requested_isolations"]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from interposer.core.lazy_names import lazy_names
 from interposer.plugins.capi.loading.records import DynamicBackendRecord
 from interposer.plugins.device_spec import DeviceSpec
 from interposer.plugins.registry import BackendRecord, BackendRegistry, process_registry
@@ -20,10 +21,4 @@ __all__ = [
     "process_registry",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name != "backend_of_file":
-        raise AttributeError(f"module 'interposer.plugins' has no attribute {name!r}")
-    from interposer.plugins.capi.loading.open_libraries import backend_of_file  # noqa: PLC0415 - seldom needed
-
-    return backend_of_file
+__getattr__, __dir__ = lazy_names(__name__, {"capi.loading.open_libraries": ("backend_of_file",)})

@@ -7,9 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, partial
-from importlib import metadata
 from typing import Any, Final
 
 from interposer._distribution import DISTRIBUTION
@@ -18,7 +16,7 @@ from interposer.backend.contracts import backend_problem
 from interposer.backend.devices import Device, split_address
 from interposer.backend.events import QUARANTINED, BackendEvent
 from interposer.backend.strategies import MemoryOptimizerStrategy, chosen_strategy
-from interposer.core.entry_points import entry_points
+from interposer.core.entry_points import EntryPoint, entry_points
 from interposer.core.errors import (
     BackendError,
     BackendUnavailableError,
@@ -29,6 +27,7 @@ from interposer.core.errors import (
     UnknownBackendError,
     expect,
 )
+from interposer.core.records import dataclass
 from interposer.isolation import Isolation, end_process, isolated_backend
 
 __all__ = ["ENTRY_POINTS", "BackendRecord", "BackendRegistry", "making", "process_registry"]
@@ -437,7 +436,7 @@ def _device_of(recipe: Callable[[], Any], address: str, device: str) -> Backend:
 
 
 def _from_entry_point(value: str) -> object:
-    return metadata.EntryPoint(name="", value=value, group=ENTRY_POINTS).load()()
+    return EntryPoint(name="", value=value, group=ENTRY_POINTS).load()()
 
 
 def _create(backend_id: str, entry: _Entry) -> Backend | str:

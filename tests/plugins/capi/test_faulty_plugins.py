@@ -171,6 +171,10 @@ def test_a_plug_in_that_is_wrong_is_refused_for_what_is_wrong(fault, beside):
         assert result == ("refused", step, reason)
 
 
+def test_an_id_may_have_256_bytes(beside):
+    assert beside([f'ID="{256 * "x"}"'], probe_seconds=0).state is State.LOADED
+
+
 @pytest.mark.parametrize("fault", one_in(3, ["failing init", "no GetVersion", "another major", "a short struct_size"]))
 def test_a_probe_finds_the_same(fault, beside):
     flags, step, reason = REFUSED[fault]

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from interposer.core.records import dataclass
 from interposer.formats.tflite.schema import TENSOR_TYPES
 
 __all__ = [

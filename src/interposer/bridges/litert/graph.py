@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from interposer.bridges.litert import abi
 from interposer.bridges.litert.host import Host, check
+from interposer.core.records import dataclass
 from interposer.formats.tflite.schema import OPERATORS, OPTIONS, defaults
 from interposer.frontends.tflite.contents import (
     Blocks,

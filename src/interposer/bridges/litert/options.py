@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +13,7 @@ from typing import Any, Final
 from interposer.bridges.claims import Claims
 from interposer.bridges.options import OPTIONS, BridgeOptions, Option, bridge_options
 from interposer.core.errors import FileWriteError, InvalidArgumentError
+from interposer.core.records import dataclass
 from interposer.optimizer import OptimizerOptions, check_choice
 from interposer.profiling.external.options import ExternalProfilingOptions
 from interposer.runtime import CreationOptions, Runtime

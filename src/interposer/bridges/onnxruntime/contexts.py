@@ -10,7 +10,6 @@ import ctypes
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -24,6 +23,7 @@ from interposer.bridges.onnxruntime.abi import OrtApi
 from interposer.bridges.options import REFERENCE, BridgeOptions
 from interposer.core.errors import InterposerError, InvalidArgumentError
 from interposer.core.files import write_file
+from interposer.core.records import dataclass
 from interposer.session import Model, load
 from interposer.session.placement.origin import identity_of
 

@@ -34,7 +34,7 @@ MOST_AXES: Final = 8
 """The largest rank of a tensor in version 1.0 of the interface."""
 _info, _dtype, _shape = attrgetter("info"), attrgetter("dtype"), attrgetter("shape")
 _quantization, _name, _op = attrgetter("quantization"), attrgetter("name"), attrgetter("op")
-_scales, _points, _producer = attrgetter("scales"), attrgetter("zero_points"), attrgetter("producer")
+_arrays, _producer = attrgetter("arrays"), attrgetter("producer")
 
 
 class Withholding:
@@ -237,15 +237,12 @@ class FlatGraph:
         if not quantized_indices:
             return
         present_quantizations = [quantizations[index] for index in quantized_indices]
-        scales = list(map(_scales, present_quantizations))
+        scales, points = zip(*map(_arrays, present_quantizations), strict=True)
         counts = np.fromiter(map(len, scales), np.int64, len(quantized_indices))
         begins = 8 * (np.cumsum(counts) - counts)
         table["scale_count"][quantized_indices] = counts
-        table["scales"][quantized_indices] = (
-            self._address(np.fromiter(chain.from_iterable(scales), np.float64)) + begins
-        )
-        points = np.fromiter(chain.from_iterable(map(_points, present_quantizations)), np.int64)
-        table["zero_points"][quantized_indices] = self._address(points) + begins
+        table["scales"][quantized_indices] = self._address(np.concatenate(scales)) + begins
+        table["zero_points"][quantized_indices] = self._address(np.concatenate(points)) + begins
         table["axis"][quantized_indices] = [
             -1 if quantization.axis is None else quantization.axis for quantization in present_quantizations
         ]

@@ -27,7 +27,6 @@ __all__ = [
     "read",
     "read_array",
     "read_integers",
-    "read_struct",
     "read_table",
     "read_text",
     "read_versioned",
@@ -82,17 +81,6 @@ def read(address: int | None, size: int, subject: str) -> bytes:
             raise BackendContractError(f"{subject}: {size:,} bytes at {address:#x} cannot be read")
         num_read += copied
     return buffer.raw
-
-
-def read_struct(kind: type[_S], address: int | None, subject: str) -> _S:
-    """Return a copy of the struct of type `kind` at an address of the plug-in.
-
-    Raises:
-        BackendContractError: the address is not aligned or not mapped; the message begins with `subject`.
-    """
-    if address and address % ctypes.alignment(kind):
-        raise BackendContractError(f"{subject}: the pointer {address:#x} is not aligned")
-    return kind.from_buffer_copy(read(address, ctypes.sizeof(kind), subject))
 
 
 def read_versioned(kind: type[_S], address: int | None, least: int, subject: str) -> _S:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from interposer.backend.capabilities import Options
 from interposer.core.addresses import address_of
 from interposer.core.cache import CHUNK, Streamed
 from interposer.core.errors import BackendContractError, InvalidArgumentError
+from interposer.core.records import dataclass
 from interposer.ir.subgraph import SubgraphView
 from interposer.plugins.capi.abi import structs as abi
 from interposer.plugins.capi.abi.calls import CallError

@@ -14,7 +14,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from enum import Enum
 from fcntl import LOCK_EX, LOCK_NB, flock
 from functools import cache, cached_property
@@ -41,6 +40,7 @@ from interposer.core.cache import (
     write_cached,
 )
 from interposer.core.errors import InterposerError
+from interposer.core.records import dataclass
 from interposer.plugins.capi.abi.flatten import FlatGraph
 from interposer.plugins.capi.abi.images import Image, ImageGraph
 from interposer.plugins.capi.caching.blobs import Blob, Blobs

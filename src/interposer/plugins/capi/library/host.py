@@ -7,10 +7,11 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from interposer._version import __version__
+from interposer.core.records import dataclass
 from interposer.plugins.capi.abi import structs as abi
 
 __all__ = ["HostServices", "HostSettings", "LogRing"]

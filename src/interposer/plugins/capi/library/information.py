@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from interposer.backend.capabilities import Capabilities, Capability, OptionValue
 from interposer.core.errors import BackendContractError
+from interposer.core.records import dataclass
 from interposer.plugins.capi.abi import structs as abi
 from interposer.plugins.capi.abi.reading import read_array, read_text
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
+
+from interposer.core.records import dataclass
 
 __all__ = ["Elf", "build_id", "elf_problem"]
 

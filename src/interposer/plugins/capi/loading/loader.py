@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Final
 
@@ -22,6 +22,7 @@ from interposer.backend.base import Backend
 from interposer.backend.capabilities import Options
 from interposer.core.errors import BackendUnavailableError, OptionError, PluginError, UnknownBackendError
 from interposer.core.ownership import why_untrusted
+from interposer.core.records import dataclass
 from interposer.plugins.capi.library.library import SYMBOLS
 from interposer.plugins.capi.loading.elf import elf_problem
 from interposer.plugins.capi.loading.file_names import looks_like_a_backend, name_problem

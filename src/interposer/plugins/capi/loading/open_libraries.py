@@ -11,7 +11,6 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,6 +18,7 @@ from interposer.backend.capabilities import Options
 from interposer.core.cache import cache_folder
 from interposer.core.config import thread_budget
 from interposer.core.errors import BackendUnavailableError, InterposerError, OptionError, PluginError
+from interposer.core.records import dataclass
 from interposer.plugins.capi.library.host import HostSettings
 from interposer.plugins.capi.library.library import SYMBOLS, Library, identify, open_library
 from interposer.plugins.capi.loading.elf import elf_problem

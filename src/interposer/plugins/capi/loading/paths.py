@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from interposer.core.config import settings
+from interposer.core.records import dataclass
 
 __all__ = [
     "NOT_BUILT",

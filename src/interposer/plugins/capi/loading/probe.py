@@ -7,15 +7,17 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from interposer._version import __version__
 from interposer.backend.capabilities import Options
 from interposer.core.cache import read_cached, write_cached
-from interposer.core.child_process import Child
+from interposer.core.records import dataclass
 from interposer.plugins.capi.abi.structs import API_VERSION
 from interposer.plugins.capi.loading.records import State, Step, StepError
+
+if TYPE_CHECKING:
+    from interposer.core.child_process import Child
 
 __all__ = ["Verdict", "cached_verdict", "keep_verdict", "probe"]
 
@@ -68,6 +70,8 @@ def probe(
         "only_id": only_id,
     }
     try:
+        from interposer.core.child_process import Child  # noqa: PLC0415 - only files that were never opened are tried
+
         with Child(TRIAL, job, (descriptor,)) as child:
             return _Watch(child, seconds).verdict()
     except OSError as error:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import Enum
 from typing import Any
+
+from interposer.core.records import dataclass
 
 __all__ = ["DynamicBackendRecord", "State", "Step", "StepError"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from interposer.core.errors import BackendContractError
+from interposer.core.records import dataclass
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.plugins.capi.abi import structs as abi
 from interposer.plugins.capi.abi.flatten import FlatGraph

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from interposer.core.config import settings
+from interposer.core.records import dataclass
 from interposer.core.types import TensorInfo
 from interposer.plugins.capi.abi.calls import watchers
 from interposer.plugins.capi.running.workload import DynamicWorkload, RunTables

@@ -116,7 +116,7 @@ class NativeQueue(Queue):
             workload.free.append(tables)
             raise
         self._pending.append(_Pending(event.number, partial(_give_back, workload, tables)))
-        workload.executable.last_event = event
+        workload.executable.last_event = NativeEvent(self, event.number)  # `event` refers to the executable
         return event
 
     def _submit_copy(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 
 import numpy as np
 
 from interposer.backend.capabilities import Options
 from interposer.backend.support import LayerSupport, Support
 from interposer.core.errors import BackendContractError, OptionError
+from interposer.core.records import dataclass
 from interposer.core.types import Array
 from interposer.ir.graph import Graph, Layer
 from interposer.ir.subgraph import SubgraphView
