@@ -7,19 +7,22 @@ and `gpuacc`. Only tests with the latter can open drivers of OpenCL.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from inspect import isfunction
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import warm
-from tests.native import Natives
+from tests import parameters, warm
+from tests.native import OPENCL_CACHE, Natives
 
 # How long a test takes says nothing on a busy machine. Drawn examples are the same in every run, so that who changes
 # nothing breaks nothing; `make test-all` draws others each time, and more, with --hypothesis-profile=random.
@@ -32,21 +35,49 @@ MARKER = "needs_cpuref: runs networks on CpuRef; skipped where INTERPOSER_DISABL
 DISABLED = "INTERPOSER_DISABLED_BACKENDS"
 OWN_FOLDERS = {
     "INTERPOSER_CACHE_DIR": "cache", "XDG_CONFIG_HOME": "settings", "XDG_CONFIG_DIRS": "machine",
-    "POCL_CACHE_DIR": "pocl", "OCL_ICD_VENDORS": "no-drivers",
+    "OCL_ICD_VENDORS": "no-drivers",
 }  # fmt: skip
 DRIVERS, OWN_DRIVERS = "OCL_ICD_VENDORS", "INTERPOSER_TESTS_OCL_ICD_VENDORS"  # the second: what the user has set
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
+    parameters.slow_are_wanted = config.getoption("markexpr") != "not slow"
+    if not config.getoption("--hypothesis-profile"):
+        draw_no_constants_of_modules()
     if not hasattr(config, "workerinput"):  # workers of xdist inherit the environment
         folder = tempfile.mkdtemp(prefix="interposer-tests-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         os.environ[OWN_DRIVERS] = os.environ.get(DRIVERS, "")
         os.environ.update({name: str(Path(folder, below)) for name, below in OWN_FOLDERS.items()})
+        os.environ["POCL_CACHE_DIR"] = str(OPENCL_CACHE)
         os.environ[DISABLED] = ",".join(filter(None, (os.environ.get(DISABLED), "CpuAcc,GpuAcc")))
     else:  # a folder that others write to is listed again and again
         os.environ["INTERPOSER_CACHE_DIR"] += f"-{config.workerinput['workerid']}"
+
+
+def draw_no_constants_of_modules() -> None:
+    """Let Hypothesis not draw the constants of the modules that are imported, which other tests may import.
+
+    Drawn examples are then the same whichever tests run, and no second is spent on reading all modules again.
+    Versions of Hypothesis that keep these constants elsewhere, or draw none, stay as they are.
+    """
+    with contextlib.suppress(ImportError, AttributeError):
+        from hypothesis.internal.conjecture import providers
+
+        constants = providers._local_constants
+        providers._get_local_constants = lambda: constants
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(obj: object) -> list[pytest.Item] | None:
+    """Make no items of slow functions where none is to run, which would take as long as those of others."""
+    is_left_out = not parameters.slow_are_wanted and isfunction(obj) and "slow" in _names_of_marks(obj)
+    return [] if is_left_out else None
+
+
+def _names_of_marks(function: FunctionType) -> set[str]:
+    return {mark.name for mark in getattr(function, "pytestmark", ())}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

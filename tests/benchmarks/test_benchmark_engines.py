@@ -9,7 +9,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 
 import interposer as ip  # noqa: E402
-from benchmarks.engines import PEERS, engine  # noqa: E402 - they need onnx
+from benchmarks.engines import ENGINES, engine  # noqa: E402 - they need onnx
 from benchmarks.engines.cases import prepare, tiny  # noqa: E402
 from benchmarks.engines.command import main  # noqa: E402
 from benchmarks.engines.measure import Plan, deviation, measure  # noqa: E402
@@ -82,10 +82,12 @@ def test_a_name_that_no_network_has_is_told_with_those_there_are(models, capsys)
 
 
 @pytest.mark.needs_cpuref
-@pytest.mark.parametrize("name", PEERS)
-def test_a_peer_gives_what_the_reference_gives(name, models, tmp_path):
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_peer_gives_what_the_reference_gives(name, models, tmp_path, request):
     if absent := engine(name).absent():
         pytest.skip(absent)
+    if name == "tinygrad":
+        request.getfixturevalue("gpuacc")  # a driver of OpenCL
     if name == "LiteRT":
         pytest.importorskip("flatbuffers", reason="the TFLite writer needs it")
 

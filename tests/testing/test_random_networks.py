@@ -15,12 +15,18 @@ from interposer.core.errors import InvalidArgumentError
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataLayout, DataType
 from interposer.ir.graph import Layer, Value
+from interposer.ir.network import Network
 from interposer.ops import Activation, ActivationFunction, Addition, Constant, Convolution2d, Input, Output, Softmax
 from interposer.testing.drawing import Draw
 from interposer.testing.known_samples import sampled_ops
 from interposer.testing.oracle import reference_outputs
 from interposer.testing.random_networks import KINDS, RandomNetwork, random_network
-from interposer.testing.random_networks.growth import MAX_ELEMENTS, MAX_ELEMENTS_OF_LARGE, MAX_OPERATIONS_OF_LARGE
+from interposer.testing.random_networks.growth import (
+    MAX_ELEMENTS,
+    MAX_ELEMENTS_OF_LARGE,
+    MAX_OPERATIONS_OF_LARGE,
+    Growth,
+)
 
 
 def digest(network: RandomNetwork) -> str:
@@ -108,6 +114,7 @@ DATA_DEPENDENT = {
     "GenerateProposals",
     "ImageDecoder",
     "NonZero",
+    "SkipGrams",
     "StringSplit",
     "Unique",
 }
@@ -310,7 +317,7 @@ def operations(network: RandomNetwork) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("op", [op for op in sampled_ops() if op.op_name() not in DATA_DEPENDENT | AT_RANDOM])
 def test_every_operator_that_is_favoured_occurs(op: type[Op]):
-    networks = (random_network(1, number, favoured=[op]) for number in range(60))
+    networks = (random_network(1, number, favoured=[op]) for number in range(120))
     assert any(type(layer.op) is op for network in networks for layer in network.network)
 
 
@@ -379,3 +386,10 @@ def test_integers_of_numpy_give_the_same_network():
 def test_a_negative_number_is_refused():
     with pytest.raises(InvalidArgumentError, match="number is -1 and max_layers 12; expected at least 0 and 1"):
         random_network(1, -1)
+
+
+def test_weights_that_were_removed_again_are_not_shared() -> None:
+    growth = Growth(Draw(1, 1), "float", Network("regrown"))
+    for _ in range(40):
+        assert growth.weights((2, 3)).producer in growth.network.graph
+        growth.undo(0, 0)

@@ -123,12 +123,9 @@ PROFILING_ERRORS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "variant", "message"), one_in(3, PROFILING_ERRORS.values()), ids=PROFILING_ERRORS.keys()
-)
-def test_an_error_in_the_profiling_of_a_plugin_is_found(
-    right: str, wrong: str, variant: str, message: str, plugin
-) -> None:
+@pytest.mark.parametrize("error", one_in(3, PROFILING_ERRORS))
+def test_an_error_in_the_profiling_of_a_plugin_is_found(error: str, plugin) -> None:
+    right, wrong, variant, message = PROFILING_ERRORS[error]
     path = plugin(right, wrong, "profiling.h")
     failures = check_backend(path, only=f"profiling/{variant}", families=["elementwise"]).failures
     assert any(re.search(message, failure.text) for failure in failures), [str(failed) for failed in failures]
@@ -206,12 +203,9 @@ PRIVATE_ERRORS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "case", "message"), one_in(4, PRIVATE_ERRORS.values()), ids=PRIVATE_ERRORS.keys()
-)
-def test_an_error_in_the_private_memory_of_a_plugin_is_found(
-    right: str, wrong: str, case: str, message: str, natives: Natives, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("error", one_in(4, PRIVATE_ERRORS))
+def test_an_error_in_the_private_memory_of_a_plugin_is_found(error: str, natives: Natives, tmp_path: Path) -> None:
+    right, wrong, case, message = PRIVATE_ERRORS[error]
     text = (SOURCES / "discrete.c").read_text(encoding="utf-8")
     assert text.count(right) >= 1
     path = natives.install(tmp_path, "Tests_DiscreteC_backend.so", text.replace(right, wrong), *PLAIN)

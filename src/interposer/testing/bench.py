@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Final
 
 from interposer.backend import Backend, OptimizationViews, Options, SubgraphView, Support
 from interposer.core.containers import as_given, as_stored
 from interposer.core.errors import MemoryImportError
+from interposer.core.records import dataclass
 from interposer.core.room import Room
 from interposer.core.schema import Op
 from interposer.core.types import Array

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
+from interposer.core.records import dataclass
 from interposer.core.types import Array, DataType, TensorInfo
 from interposer.testing.bench import Bench
 from interposer.testing.exact import suited

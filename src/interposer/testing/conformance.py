@@ -6,7 +6,6 @@ import base64
 import os
 import pickle
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from pathlib import Path
@@ -23,6 +22,7 @@ from interposer.core.errors import (
     PluginError,
     did_you_mean,
 )
+from interposer.core.records import dataclass
 from interposer.core.schema import registered_ops
 from interposer.runtime import Runtime
 from interposer.session import default_runtime

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from interposer.backend import Backend
+from interposer.core.records import dataclass
 from interposer.core.schema import Op
 from interposer.core.types import DataType, TensorInfo
 from interposer.testing.bench import view_of

@@ -8,13 +8,13 @@ author of a backend where to look first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, permutations, product
 from typing import Final
 
 import numpy as np
 
+from interposer.core.records import dataclass
 from interposer.core.types import Array, DataType, TensorInfo, integer_range
 from interposer.testing.sample import along_axis
 

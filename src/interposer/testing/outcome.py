@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from interposer.core.records import dataclass
 
 __all__ = ["Refused", "Result", "Skipped", "Status"]
 

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 from time import perf_counter_ns
 from typing import Any, Final
@@ -20,6 +19,7 @@ from interposer.backend import (
     DeviceClock,
     Options,
 )
+from interposer.core.records import dataclass
 from interposer.ir.network import Network
 from interposer.optimizer import OptimizerOptions, optimize
 from interposer.plugins import BackendRegistry, DeviceSpec

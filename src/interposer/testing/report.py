@@ -6,10 +6,10 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from xml.etree import ElementTree
 
+from interposer.core.records import dataclass
 from interposer.testing.outcome import Result, Status
 
 __all__ = ["WHOLE", "Report"]

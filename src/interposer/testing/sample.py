@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
 import numpy as np
 
+from interposer.core.records import dataclass
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataType, Quantization, ShapeLike, TensorInfo, integer_range
 from interposer.ir.graph import Layer

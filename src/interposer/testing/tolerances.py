@@ -19,12 +19,13 @@ second term covers small elements that result from cancellation. Infinities and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from interposer.core.records import dataclass
 from interposer.core.types import Array, DataType, TensorInfo, integer_range
 from interposer.testing.hints import Evidence, hint
 from interposer.testing.sample import along_axis

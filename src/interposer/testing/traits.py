@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 
+from interposer.core.records import dataclass
 from interposer.core.schema import Op
 from interposer.core.traits import ResultQuantization, Role, Trait
 from interposer.core.types import Array, DataType, Quantization, TensorInfo, integer_range

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from interposer.core.errors import InvalidArgumentError
+from interposer.core.records import dataclass
 from interposer.core.schema import Op
 from interposer.core.types import Array, Quantization, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value, binding_id

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from interposer.core.records import dataclass
 from interposer.testing.judge.subject import AS_BUILT, Verdict
 
 __all__ = ["Finding"]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Final
 
 from interposer.core.errors import FileWriteError, InterposerError
+from interposer.core.records import dataclass
 from interposer.ir.text import print_graph
 from interposer.testing.judge.finding import Finding
 from interposer.testing.judge.locating import located

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from interposer.core.errors import InterposerError
+from interposer.core.records import dataclass
 from interposer.core.types import Array
 from interposer.ir.graph import binding_id
 from interposer.session import default_runtime

@@ -6,7 +6,7 @@ import io
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +18,7 @@ from interposer.backend import Options
 from interposer.core.codec import array_to_plain
 from interposer.core.errors import FileWriteError, InterposerError
 from interposer.core.files import write_file
+from interposer.core.records import dataclass
 from interposer.ir.text import print_graph
 from interposer.testing.judge.subject import Conditions, Subject
 from interposer.testing.replay import Factory, is_library

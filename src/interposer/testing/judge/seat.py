@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from interposer.backend import Backend, Options
 from interposer.core.errors import InterposerError, InvalidValueError, LimitExceededError
+from interposer.core.records import dataclass
 from interposer.core.room import Room, within
 from interposer.core.types import Array
 from interposer.ir.network import Network

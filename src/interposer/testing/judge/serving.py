@@ -8,12 +8,13 @@ import resource
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Final, Protocol
 
 from interposer.backend import Backend, Options
 from interposer.core.errors import InterposerError, InvalidArgumentError, as_int, did_you_mean, expect
+from interposer.core.records import dataclass
 from interposer.optimizer.optimizer_options import check_seconds
 from interposer.testing.judge.channel import Channel
 from interposer.testing.judge.seat import Seat

@@ -17,12 +17,12 @@ elements are exact, and integers are never perturbed, so quantized results remai
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from interposer.core.errors import InterposerError
+from interposer.core.records import dataclass
 from interposer.core.types import Array, DataType, TensorInfo, integer_range, smallest_float
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops import BinaryOperation, Cast, Comparison, ElementwiseBinary, LshProjection, LshProjectionType

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Final
 
+from interposer.core.records import dataclass
 from interposer.core.types import Array
 from interposer.ir.network import Network
 

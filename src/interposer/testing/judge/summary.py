@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from interposer.core.records import dataclass
 from interposer.testing.judge.finding import Finding
 from interposer.testing.judge.subject import Outcome
 from interposer.testing.judge.tasks import Judged

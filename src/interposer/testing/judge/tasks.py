@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from interposer.core.records import dataclass
 from interposer.core.schema import registered_ops
 from interposer.ir.network import Network
 from interposer.ops import Dequantize, Quantize

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
+from interposer.core.records import dataclass
 from interposer.core.types import DataLayout
 from interposer.ir.graph import Value
 from interposer.ops import (

@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from interposer.core.records import dataclass
 from interposer.core.schema import Op, op_class
 from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Value

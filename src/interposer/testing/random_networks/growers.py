@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Any, Final
 
+from interposer.core.records import dataclass
 from interposer.core.schema import Op
 from interposer.ir.graph import Value
 from interposer.testing.random_networks.growth import Growth

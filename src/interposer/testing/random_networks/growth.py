@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeVar
 
 import numpy as np
 
+from interposer.core.records import dataclass
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataLayout, DataType, Quantization, TensorInfo, integer_range
 from interposer.ir.graph import Layer, Value
@@ -305,9 +306,9 @@ class Growth:
         """Remove what a grower has added: all but the first `layers` layers and `values` values, and their inputs."""
         graph = self.network.graph
         removed = list(graph)[: layers - 1 if layers else None : -1]
+        erased = {value for layer in removed for value in layer.outputs}
         for layer in removed:
             graph.erase(layer)
-        erased = {value for layer in removed for value in layer.outputs}
         self._weights = {info: value for info, value in self._weights.items() if value not in erased}
         for value in self.values[values:]:
             self.reaches.pop(value, None)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
 from interposer.core.errors import InvalidArgumentError, as_int, did_you_mean, expect
+from interposer.core.records import dataclass
 from interposer.core.schema import Op
 from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ir.graph import Value
