@@ -103,6 +103,95 @@ def test_a_convolution_of_volumes_has_weights_and_biases_as_inputs():
     assert output.ravel().tolist() == [7.0]
 
 
+def constant(array: np.ndarray[Any, Any]) -> Any:
+    declared = info(array.shape)
+    declared.SetConstant()
+    return ann.ConstTensor(declared, array)
+
+
+def windowed(descriptor: Any) -> Any:
+    return described(descriptor, m_DataLayout=ann.DataLayout_NHWC, m_StrideX=1, m_StrideY=1, m_BiasEnabled=True)
+
+
+IMAGE = np.arange(32, dtype=np.float32).reshape(1, 4, 4, 2)
+FILTERS = np.linspace(-1, 1, 54, dtype=np.float32).reshape(3, 3, 3, 2)
+COLUMNS = np.linspace(-1, 1, 36, dtype=np.float32).reshape(1, 3, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("method", "descriptor", "image", "weights", "stored", "shape"),
+    [
+        ("AddConvolution2dLayer", windowed(ann.Convolution2dDescriptor()), IMAGE, FILTERS, FILTERS, (1, 2, 2, 3)),
+        (
+            "AddDepthwiseConvolution2dLayer", windowed(ann.DepthwiseConvolution2dDescriptor()), IMAGE, COLUMNS,
+            np.ascontiguousarray(COLUMNS.reshape(3, 3, 2, 2).transpose(3, 2, 0, 1)), (1, 2, 2, 4),
+        ),
+        (
+            "AddFullyConnectedLayer", described(ann.FullyConnectedDescriptor(), m_BiasEnabled=True), X[0],
+            Y[0].T.copy(), Y[0].T.copy(), (3, 3),
+        ),
+    ],
+)  # fmt: skip
+def test_weights_and_biases_may_be_inputs(
+    method: str, descriptor: Any, image: Any, weights: Any, stored: Any, shape: tuple[int, ...]
+):
+    biases = np.linspace(1, 2, shape[-1], dtype=np.float32)
+    [as_inputs] = run(
+        lambda network: getattr(network, method)(descriptor, "layer"), [image], [shape], constants=[weights, biases]
+    )
+    [as_constants] = run(
+        lambda network: getattr(network, method)(descriptor, constant(stored), constant(biases), "layer"),
+        [image], [shape],
+    )  # fmt: skip
+    np.testing.assert_array_equal(as_inputs, as_constants)
+
+
+def test_a_layer_has_one_name():
+    with pytest.raises(TypeError, match="INetwork_AddConvolution2dLayer"):
+        ann.INetwork().AddConvolution2dLayer(windowed(ann.Convolution2dDescriptor()), "a", name="b")
+
+
+def model_options(*values: tuple[str, Any]) -> Any:
+    options = ann.OptimizerOptions()
+    backend = ann.BackendOptions(ann.BackendId("CpuAcc"))
+    for value in values:
+        backend.AddOption(ann.BackendOption(*value))
+    options.m_ModelOptions = [backend]
+    return options
+
+
+def test_options_of_backends_reach_the_backend(monkeypatch):
+    monkeypatch.delenv("INTERPOSER_DISABLED_BACKENDS", raising=False)
+    [backend] = model_options(("NumberOfThreads", 2), ("FastMathEnabled", True)).m_ModelOptions
+    assert (str(backend.GetBackendId()), backend.GetOptionCount(), len(backend)) == ("CpuAcc", 2, 2)
+    assert [option.GetName() for option in ann.BackendOptions(backend)] == ["NumberOfThreads", "FastMathEnabled"]
+    spec, preferred = ann.IRuntime(ann.CreationOptions()).GetDeviceSpec(), [ann.BackendId("CpuAcc")]
+    if "CpuAcc" not in map(str, spec.GetSupportedBackends()):
+        pytest.skip("CpuAcc was not built")
+    network = ann.INetwork()
+    source, target = network.AddInputLayer(0), network.AddOutputLayer(0)
+    layer = network.AddFloorLayer()
+    source.GetOutputSlot(0).Connect(layer.GetInputSlot(0))
+    layer.GetOutputSlot(0).Connect(target.GetInputSlot(0))
+    for slot in (source.GetOutputSlot(0), layer.GetOutputSlot(0)):
+        slot.SetTensorInfo(info((2,)))
+    ann.Optimize(network, preferred, spec, model_options(("NumberOfThreads", 2)))
+    with pytest.raises(RuntimeError, match="NumberOfThreads"):
+        ann.Optimize(network, preferred, spec, model_options(("NumberOfThreads", "many")))
+
+
+def test_options_of_backends_have_plain_values():
+    with pytest.raises(TypeError, match=r"BackendOption::BackendOption\(std::string,bool\)"):
+        ann.BackendOption("NumberOfThreads", [2])
+
+
+def test_an_info_can_be_declared_constant():
+    declared = info((2, 3))
+    assert not declared.IsConstant()
+    declared.SetConstant()
+    assert ann.TensorInfo(declared).IsConstant()
+
+
 def test_pooling_of_volumes_takes_windows():
     volume = np.arange(8, dtype=np.float32).reshape(1, 1, 2, 2, 2)
     fields = {"m_PoolWidth": 2, "m_PoolHeight": 2, "m_PoolDepth": 2, "m_StrideX": 1, "m_StrideY": 1, "m_StrideZ": 1}

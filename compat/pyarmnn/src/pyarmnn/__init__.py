@@ -169,6 +169,7 @@ from pyarmnn._later.descriptors import (
     TransposeDescriptor,
     UnidirectionalSequenceLstmDescriptor,
 )
+from pyarmnn._later.options import BackendOption, BackendOptions
 from pyarmnn._quantization import dequantize, quantize
 from pyarmnn._serialization import IDeserializer, ISerializer
 from pyarmnn._tensor import ConstTensor, Tensor, make_input_tensors, make_output_tensors, workload_tensors_to_ndarray
@@ -193,6 +194,8 @@ __all__ = [
     "ArgMinMaxFunction_Max",
     "ArgMinMaxFunction_Min",
     "BackendId",
+    "BackendOption",
+    "BackendOptions",
     "BatchMatMulDescriptor",
     "BatchNormalizationDescriptor",
     "BatchToSpaceNdDescriptor",

@@ -89,5 +89,15 @@ def _core_options(options: OptimizerOptions, network: INetwork) -> ip.OptimizerO
         reduce_fp32_to_fp16=options.m_ReduceFp32ToFp16,
         reduce_fp32_to_bf16=options.m_ReduceFp32ToBf16,
         debug=options.m_Debug,
+        model_options=_model_options(options),
         compute_in_integers=network._parsed is not None,
     )
+
+
+def _model_options(options: OptimizerOptions) -> dict[str, dict[str, Any]]:
+    """Return the options of backends by backend id."""
+    by_backend: dict[str, dict[str, Any]] = {}
+    for backend in options.m_ModelOptions:
+        values = {option._name: option._value for option in backend}
+        by_backend.setdefault(backend.GetBackendId().Get(), {}).update(values)
+    return by_backend

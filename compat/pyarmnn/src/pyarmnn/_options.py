@@ -6,6 +6,7 @@ from typing import Any
 
 from pyarmnn._arguments import BOOL, STRING, UINT32, Kind, instance, overload_error
 from pyarmnn._descriptor import Descriptor, Field
+from pyarmnn._later.options import MODEL_OPTIONS
 from pyarmnn._proxy import Proxy
 
 __all__ = ["CreationOptions", "ExternalProfilingOptions", "INetworkProperties", "OptimizerOptions"]
@@ -13,6 +14,8 @@ __all__ = ["CreationOptions", "ExternalProfilingOptions", "INetworkProperties", 
 
 class OptimizerOptions(Descriptor):
     """Options of `Optimize`.
+
+    `m_ModelOptions` is a list of BackendOptions, as in release 23.08.
 
     Args:
         args: nothing, or ``reduceFp32ToFp16, debug[, reduceFp32ToBf16[, importEnabled]]``, all bool.
@@ -32,6 +35,7 @@ class OptimizerOptions(Descriptor):
     m_Debug = Field(BOOL, False)
     m_ReduceFp32ToBf16 = Field(BOOL, False)
     m_ImportEnabled = Field(BOOL, False)
+    m_ModelOptions = Field(MODEL_OPTIONS, list)
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pyarmnn._arguments import FLOAT, INT32, UINT, Kind, count_error, enumeration, instance, overload_error
+from pyarmnn._arguments import BOOL, FLOAT, INT32, UINT, Kind, count_error, enumeration, instance, overload_error
 from pyarmnn._proxy import Proxy, borrowed
 from pyarmnn._types import QUANTIZED, GetDataTypeSize
 
@@ -112,6 +112,7 @@ class TensorInfo(Proxy):
         self._shape, self._type = TensorShape._of(()), 1
         self._scale: float | None = None
         self._offset: int | None = None
+        self._is_constant = False
         if len(args) > 4:
             raise count_error("new_TensorInfo", 4, len(args), self._overload_error())
         if len(args) == 1 and isinstance(args[0], TensorInfo):
@@ -131,6 +132,7 @@ class TensorInfo(Proxy):
     def _assign(self, other: TensorInfo) -> None:
         self._shape, self._type = TensorShape._of(other._shape), other._type
         self._scale, self._offset = other._scale, other._offset
+        self._is_constant = other._is_constant
 
     @staticmethod
     def _overload_error() -> TypeError:
@@ -169,6 +171,14 @@ class TensorInfo(Proxy):
     def SetQuantizationOffset(self, offset: int) -> None:
         """Set the quantization offset (zero point)."""
         self._offset = INT32(offset, "TensorInfo_SetQuantizationOffset", 2)
+
+    def IsConstant(self) -> bool:
+        """Return whether the tensor was declared constant. Release 21.08."""
+        return self._is_constant
+
+    def SetConstant(self, IsConstant: bool = True) -> None:
+        """Declare whether the tensor is constant, which has no effect here. Release 21.08."""
+        self._is_constant = BOOL(IsConstant, "TensorInfo_SetConstant", 2)
 
     def GetNumDimensions(self) -> int:
         """Return the number of dimensions."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from pyarmnn._arguments import INT, Kind, overload_error
 from pyarmnn._descriptor import Descriptor
-from pyarmnn._network.kinds import BIASES, KINDS, LayerKind
+from pyarmnn._network.kinds import BIASES, KINDS, WITH_WEIGHTS_AS_INPUTS, LayerKind
 from pyarmnn._network.recurrent import check_lstm, check_quantized_lstm
 from pyarmnn._network.slots import Constant, IConnectableLayer
 from pyarmnn._proxy import Proxy
@@ -63,6 +63,13 @@ class Adding(Proxy, module=None, destructor=False):
             raise RuntimeError(f"Add{kind}Layer: biases cannot be empty")
         _check_weights(kind, descriptor, constants)
         return self._append(IConnectableLayer._of(kind, _name(name), layer.slots(descriptor), descriptor, constants))
+
+    def _add_weighted(self, kind: str, descriptor: Any, weights: Any, biases: Any, name: Any) -> IConnectableLayer:
+        """Add a layer with constant weights, or with weights and biases as inputs if `weights` is a name or None."""
+        is_name = isinstance(weights, str) and name is None
+        if biases is not None or not (weights is None or is_name):
+            return self._add(kind, descriptor, weights, biases, name=name)
+        return self._add(kind, descriptor, name=weights if is_name else name, kinds=WITH_WEIGHTS_AS_INPUTS)
 
 
 def _check(method: str, kinds: tuple[Kind, ...], arguments: tuple[Any, ...], name: Any) -> None:

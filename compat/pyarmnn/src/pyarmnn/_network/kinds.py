@@ -11,7 +11,7 @@ from pyarmnn._parameters import LstmInputParams, QuantizedLstmInputParams
 from pyarmnn._tensors import ConstTensor
 from pyarmnn._views import ConcatDescriptor, SplitterDescriptor
 
-__all__ = ["KINDS", "LayerKind", "reference", "sized", "usual"]
+__all__ = ["KINDS", "WITH_WEIGHTS_AS_INPUTS", "LayerKind", "reference", "sized", "usual"]
 
 
 class LayerKind(NamedTuple):
@@ -111,3 +111,15 @@ KINDS: Final[dict[str, LayerKind]] = {
     "TransposeConvolution2d": usual(descriptors.TransposeConvolution2dDescriptor, 1, 1, "weights", "biases"),
 }
 """The kinds of layers except Input and Output."""
+
+
+def _inputs_and_output(descriptor: Any) -> tuple[int, int]:
+    return 3 if descriptor.m_BiasEnabled else 2, 1
+
+
+WITH_WEIGHTS_AS_INPUTS: Final[dict[str, LayerKind]] = {
+    "Convolution2d": sized(descriptors.Convolution2dDescriptor, _inputs_and_output),
+    "DepthwiseConvolution2d": sized(descriptors.DepthwiseConvolution2dDescriptor, _inputs_and_output),
+    "FullyConnected": sized(descriptors.FullyConnectedDescriptor, _inputs_and_output),
+}
+"""Layers whose weights and biases are inputs, as in release 23.08."""

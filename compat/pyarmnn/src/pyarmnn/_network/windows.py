@@ -41,22 +41,28 @@ class WindowedLayers(Adding, module=None, destructor=False):
     def AddConvolution2dLayer(
         self,
         convolution2dDescriptor: Convolution2dDescriptor,
-        weights: ConstTensor,
+        weights: ConstTensor | str | None = None,
         biases: ConstTensor | None = None,
         name: str | None = None,
     ) -> IConnectableLayer:
-        """Add a convolution; weights are (O, H, W, I) in the layout NHWC, and (O, I, H, W) in NCHW."""
-        return self._add("Convolution2d", convolution2dDescriptor, weights, biases, name=name)
+        """Add a convolution; weights are (O, H, W, I) in the layout NHWC, and (O, I, H, W) in NCHW.
+
+        With the name in place of weights, as in release 23.08, weights and biases are inputs of the layer.
+        """
+        return self._add_weighted("Convolution2d", convolution2dDescriptor, weights, biases, name)
 
     def AddDepthwiseConvolution2dLayer(
         self,
         convolution2dDescriptor: DepthwiseConvolution2dDescriptor,
-        weights: ConstTensor,
+        weights: ConstTensor | str | None = None,
         biases: ConstTensor | None = None,
         name: str | None = None,
     ) -> IConnectableLayer:
-        """Add a depthwise convolution; weights are (M, I, H, W) with the channel multiplier M in both layouts."""
-        return self._add("DepthwiseConvolution2d", convolution2dDescriptor, weights, biases, name=name)
+        """Add a depthwise convolution; weights are (M, I, H, W) with the channel multiplier M in both layouts.
+
+        With the name in place of weights, as in release 23.08, weights (1, H, W, I * M) and biases are inputs.
+        """
+        return self._add_weighted("DepthwiseConvolution2d", convolution2dDescriptor, weights, biases, name)
 
     def AddDetectionPostProcessLayer(
         self, descriptor: DetectionPostProcessDescriptor, anchors: ConstTensor, name: str | None = None
@@ -67,12 +73,15 @@ class WindowedLayers(Adding, module=None, destructor=False):
     def AddFullyConnectedLayer(
         self,
         fullyConnectedDescriptor: FullyConnectedDescriptor,
-        weights: ConstTensor,
+        weights: ConstTensor | str | None = None,
         biases: ConstTensor | None = None,
         name: str | None = None,
     ) -> IConnectableLayer:
-        """Add a product with a matrix of weights, (I, O), or (O, I) if `m_TransposeWeightMatrix` is set."""
-        return self._add("FullyConnected", fullyConnectedDescriptor, weights, biases, name=name)
+        """Add a product with a matrix of weights, (I, O), or (O, I) if `m_TransposeWeightMatrix` is set.
+
+        With the name in place of weights, as in release 23.08, weights and biases are inputs of the layer.
+        """
+        return self._add_weighted("FullyConnected", fullyConnectedDescriptor, weights, biases, name)
 
     def AddInstanceNormalizationLayer(
         self, desc: InstanceNormalizationDescriptor, name: str | None = None

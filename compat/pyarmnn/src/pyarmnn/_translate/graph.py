@@ -82,6 +82,7 @@ class Builder(FileImporter):
         _CHECKS.get(layer._type, _nothing)(layer)
         convert = find(layer._type)
         assert convert is not None
+        self.weights_layout = int(len(layer._inputs) > 1)  # depthwise weights that are inputs are [1, H, W, I * M]
         node = Node(self, self._record(layer), _name(layer), "", [_expected(slot) for slot in layer._outputs])
         try:
             values = convert(node)
