@@ -125,7 +125,8 @@ INTERNALS = [
     *sorted((ROOT / "native").rglob("README.md")),
     ROOT / "CONTRIBUTING.md",
 ]
-PATH = re.compile(r"`(?!ipr\.)([\w.-]+(?:/[\w.*<>-]*)+|[\w*<>]+\.(?:cpp|hpp))`")
+# Of files in the repository; a fresh checkout has no folder `build`.
+PATH = re.compile(r"`(?!ipr\.|build/)([\w.-]+(?:/[\w.*<>-]*)+|[\w*<>]+\.(?:cpp|hpp))`")
 FOLDERS = [ROOT, *(ROOT / "src" / name for name in ("", "interposer", "interposer/include", "interposer/frontends"))]
 
 

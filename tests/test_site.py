@@ -1,5 +1,6 @@
 """The documentation builds as a site without a warning, and describes everything that is public."""
 
+import json
 import os
 import re
 import subprocess
@@ -79,6 +80,12 @@ def test_every_page_names_the_version_and_leads_to_the_source(site):
     assert copied == (ROOT / "src/interposer/session/loading.py").read_bytes()
 
 
+def test_the_search_prefers_guides_to_the_reference(site):
+    sections = json.loads((site / "search/search_index.json").read_text("utf-8"))["docs"]
+    boosts = {section["location"]: section.get("boost", 1) for section in sections}
+    assert boosts["quantizing.html#read-the-report"] > boosts["reference/quantizers.html"]
+
+
 def test_the_link_to_the_source_leads_to_the_code_host_that_the_environment_names(monkeypatch):
     monkeypatch.setenv("SITE_REPOSITORY_URL", "https://code.invalid/interposer")
     config = SimpleNamespace(nav=[], extra={}, repo_url=None)
@@ -124,7 +131,7 @@ def test_links_in_code_are_left_alone():
     ("```sh fragment", '```sh title="fragment"'), ("```text file=a.txt", '```text title="a.txt"'), ("text", "text"),
 ])  # fmt: skip
 def test_words_for_the_tests_after_the_language_of_a_block_become_a_title_or_nothing(fence, on_the_site):
-    page = SimpleNamespace(file=SimpleNamespace(src_uri="models.md"))
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="models.md"), meta={})
     assert mkdocs_hooks.on_page_markdown(f"{fence}\nx = 1\n```\n", page, {}, []) == f"{on_the_site}\nx = 1\n```\n"
 
 
