@@ -13,7 +13,7 @@ __all__ = ["models"]
 
 Inputs = list[np.ndarray]
 IMAGE: Final = (1, 32, 28, 28)
-OPSET: Final = 21
+OPSETS: Final = (("", 23), ("com.microsoft", 1))
 
 
 def models() -> Iterator[tuple[str, onnx.ModelProto, Inputs]]:
@@ -31,6 +31,8 @@ def models() -> Iterator[tuple[str, onnx.ModelProto, Inputs]]:
         image = draw.integers(-128, 128, shape, dtype=np.int8)
         yield f"{name}/int8", _function_of_bytes(kind, attributes, image), [image]
     yield from _others(draw)
+    yield from _layers_of_two_operands(draw)
+    yield from _searches_and_moves(draw)
 
 
 def _float_layers() -> Iterator[tuple[str, str, dict[str, Any], tuple[int, ...], list[tuple[int, ...]]]]:
@@ -89,6 +91,45 @@ def _others(draw: np.random.Generator) -> Iterator[tuple[str, onnx.ModelProto, I
     yield "attention/float32", _attention(tokens), [tokens]
 
 
+def _layers_of_two_operands(draw: np.random.Generator) -> Iterator[tuple[str, onnx.ModelProto, Inputs]]:
+    """Yield layers on int8 whose second operand is of int8 too, or says what to compute."""
+    image, other = (draw.integers(-128, 128, IMAGE, dtype=np.int8) for _ in range(2))
+    yield "add/int8", _function_of_bytes("Add", {}, image, [other]), [image]
+    yield "multiply/int8", _function_of_bytes("Mul", {}, image, [other]), [image]
+    scales = np.array([1, 1, 2, 2], np.float32)
+    yield "resize/int8", _function_of_bytes("Resize", {"mode": "linear"}, image, [scales]), [image]
+    yield "argmax/int8", _model("ArgMax", {"axis": 1}, image, [], TensorProto.INT64), [image]
+    rows = image.reshape(-1, 256)
+    yield "reducemean/int8", _function_of_bytes("ReduceMean", {}, rows, [np.array([1])]), [rows]
+
+
+def _searches_and_moves(draw: np.random.Generator) -> Iterator[tuple[str, onnx.ModelProto, Inputs]]:
+    rows = draw.normal(size=(64, 256)).astype(np.float32)
+    places = draw.integers(0, 64, (64, 256))
+    layers: list[tuple[str, str, dict[str, Any], list[np.ndarray]]] = [
+        ("topk", "TopK", {}, [np.array([5])]),
+        ("cumsum", "CumSum", {}, [np.array(1)]),
+        ("gather", "Gather", {}, [places[:, 0]]),
+        ("scatterelements", "ScatterElements", {"reduction": "add"}, [places, rows]),
+        ("reducesum", "ReduceSum", {}, [np.array([0])]),
+        ("rmsnorm", "RMSNormalization", {}, [rows[0]]),
+        ("prelu", "PRelu", {}, [rows[0]]),
+    ]
+    for name, kind, attributes, constants in layers:
+        yield f"{name}/float32", _model(kind, attributes, rows, constants), [rows]
+    weights = draw.integers(0, 256, (512, 8, 16), dtype=np.uint8)
+    yield "packedmatmul/int4", _packed_matmul(rows[:8], weights), [rows[:8]]
+
+
+def _packed_matmul(image: np.ndarray, weights: np.ndarray) -> onnx.ModelProto:
+    """Build a product with weights of 4 bits in blocks of 32, as language models have it."""
+    outputs, blocks, _ = weights.shape
+    values = {"weights": weights, "scales": np.full((outputs, blocks), 0.01, np.float32)}
+    settings = {"K": image.shape[-1], "N": outputs, "bits": 4, "block_size": 32, "domain": "com.microsoft"}
+    nodes = [helper.make_node("MatMulNBits", ["image", *values], ["result"], **settings)]
+    return _graph(nodes, image, TensorProto.FLOAT, _stored(values))
+
+
 def _quantize(image: np.ndarray) -> onnx.ModelProto:
     nodes = [helper.make_node("QuantizeLinear", ["image", "scale", "zero"], ["result"])]
     return _graph(nodes, image, TensorProto.FLOAT, _stored({"scale": np.float32(0.02), "zero": np.int8(3)}))
@@ -116,23 +157,40 @@ def _attention(image: np.ndarray) -> onnx.ModelProto:
     return _graph(nodes, image, TensorProto.FLOAT, _stored({"scale": np.float32(0.125)}))
 
 
-def _function_of_bytes(kind: str, attributes: Mapping[str, Any], image: np.ndarray) -> onnx.ModelProto:
+def _function_of_bytes(
+    kind: str, attributes: Mapping[str, Any], image: np.ndarray, operands: Sequence[np.ndarray] = ()
+) -> onnx.ModelProto:
     """Build a layer on int8 between nodes that dequantize and quantize with the same scale."""
-    nodes = [
-        helper.make_node("DequantizeLinear", ["image", "scale", "zero"], ["real"]),
-        helper.make_node(kind, ["real"], ["computed"], **attributes),
-        helper.make_node("QuantizeLinear", ["computed", "scale", "zero"], ["result"]),
-    ]
-    return _graph(nodes, image, TensorProto.INT8, _stored({"scale": np.float32(0.05), "zero": np.int8(3)}))
+    names = [f"constant{n}" for n in range(len(operands))]
+    values = dict(zip(names, operands, strict=True))
+    nodes = [helper.make_node("DequantizeLinear", ["image", "scale", "zero"], ["real"])]
+    for n, operand in enumerate(operands):
+        if operand.dtype == np.int8:
+            nodes.append(helper.make_node("DequantizeLinear", [names[n], "scale", "zero"], [f"real{n}"]))
+            names[n] = f"real{n}"
+    if kind == "Resize":
+        names = ["", *names]  # no region of interest
+    nodes.append(helper.make_node(kind, ["real", *names], ["computed"], **attributes))
+    nodes.append(helper.make_node("QuantizeLinear", ["computed", "scale", "zero"], ["result"]))
+    stored = _stored(values | {"scale": np.float32(0.05), "zero": np.int8(3)})
+    return _graph(nodes, image, TensorProto.INT8, stored)
 
 
-def _model(kind: str, attributes: Mapping[str, Any], image: np.ndarray, constants: Sequence[np.ndarray]) -> Any:
+def _model(
+    kind: str,
+    attributes: Mapping[str, Any],
+    image: np.ndarray,
+    constants: Sequence[np.ndarray],
+    result_type: int | None = None,
+) -> Any:
+    """Build a network of one node, whose result is of the type of the image by default."""
     names = [f"constant{n}" for n in range(len(constants))]
     values = dict(zip(names, constants, strict=True))
     if kind == "Resize":
         names, values = ["", "scales"], {"scales": np.array([1, 1, 2, 2], np.float32)}
-    node = helper.make_node(kind, ["image", *names], ["result"], **attributes)
-    return _graph([node], image, helper.np_dtype_to_tensor_dtype(image.dtype), _stored(values))
+    outputs = ["result", "places"] if kind == "TopK" else ["result"]
+    node = helper.make_node(kind, ["image", *names], outputs, **attributes)
+    return _graph([node], image, result_type or helper.np_dtype_to_tensor_dtype(image.dtype), _stored(values))
 
 
 def _quantized(name: str, attributes: Mapping[str, Any], image: np.ndarray, weights: np.ndarray) -> Any:
@@ -157,4 +215,4 @@ def _graph(nodes: Sequence[Any], image: np.ndarray, dtype: int, stored: Sequence
     image_info = helper.make_tensor_value_info("image", dtype, image.shape)
     output_info = helper.make_tensor_value_info("result", dtype, None)
     graph = helper.make_graph(nodes, "layer", [image_info], [output_info], stored)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid(*each) for each in OPSETS], ir_version=10)

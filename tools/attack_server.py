@@ -1,6 +1,6 @@
 """Attack a server in many ways, and measure what that costs it and its other clients.
 
-    python tools/attack_server.py [--only NAME,NAME] [--seconds 4] [--python PYTHON]
+    python tools/attack_server.py [--only NAME,NAME] [--seconds 4] [--cores 0,1] [--python PYTHON]
 
 Each attack has a fresh `interposer serve` in a process of its own, with a small budget of memory. While it runs, one
 client asks for liveness ten times a second and another one sends small valid requests. The table has, for each attack,
@@ -8,6 +8,9 @@ the most memory that the server needed beyond what it had before, the longest an
 and on that of `--health-port`, the 99th percentile of the valid requests and how many of them were refused, and what
 the attacker got. The status is 1 if a server has ended, needed more memory than its budget and 200 MiB, or was not live
 within the limit.
+
+`--cores 0,1` keeps the attacker on processor 0 and the server on processor 1, as if they were two machines. The process
+that measures has a priority of real time if it may, so that the times are those of the server.
 
 `--python` runs the server with another interpreter, for example one that has an older version.
 """
@@ -39,7 +42,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from interposer import Network, TensorInfo
 from interposer.writers import tflite
-from tools import attack_forms
+from tools import attack_forms, attack_models, attack_shares
 from tools.attacking import (
     ATTACKS,
     BOOLS,
@@ -681,8 +684,10 @@ def watched(target: Target) -> Iterator[dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def server(python: str, seconds: float, options: list[str]) -> Iterator[tuple[Target, subprocess.Popen[str]]]:
-    """Run a server within a ``with`` block."""
+def server(
+    python: str, seconds: float, options: list[str], cores: list[int]
+) -> Iterator[tuple[Target, subprocess.Popen[str]]]:
+    """Run a server within a ``with`` block, on the second one of two `cores`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tflite.save(network("float32", (None, 4)), folder / "double.tflite")
@@ -697,6 +702,8 @@ def server(python: str, seconds: float, options: list[str]) -> Iterator[tuple[Ta
         else:
             environment["INTERPOSER_SERVE_TOKEN"] = TOKEN
         with open(folder / "log", "w+", encoding="utf-8") as log:
+            if cores:
+                command = ["taskset", "-c", str(cores[1]), *command]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
         try:
             line = process.stdout.readline() if process.stdout else ""
@@ -723,7 +730,8 @@ def percentile(seconds: list[float]) -> float:
 
 def measure(name: str, args: argparse.Namespace) -> tuple[list[str], bool]:
     """Run one attack, and return its row of the table and whether the server withstood it."""
-    with server(args.python, args.seconds, ["--no-token"] if args.old else ["--health-port", "0"]) as (target, process):
+    options = ["--no-token"] if args.old else ["--health-port", "0"]
+    with server(args.python, args.seconds, options, args.cores) as (target, process):
         with watched(target) as measured:
             try:
                 ATTACKS[name](target)
@@ -745,12 +753,14 @@ def measure(name: str, args: argparse.Namespace) -> tuple[list[str], bool]:
 
 def _is_odd_form(name: str) -> bool:
     """Return True for an attack of the other file, which are listed last."""
-    return ATTACKS[name].__module__ == attack_forms.__name__
+    return ATTACKS[name].__module__ in {attack_forms.__name__, attack_models.__name__, attack_shares.__name__}
 
 
 def main() -> int:
     """Run the attacks, and print the table."""
     if sys.argv[1:2] == ["--witness"]:
+        with contextlib.suppress(PermissionError):
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(60))
         print(json.dumps(Witness(*map(int, sys.argv[2:5])).watch()), flush=True)
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -759,7 +769,13 @@ def main() -> int:
     parser.add_argument("--live", type=float, default=0.1, help="seconds within which the server must be live")
     parser.add_argument("--python", default=sys.executable, help="the interpreter of the server")
     parser.add_argument("--old", action="store_true", help="use no options that a version before them lacks")
+    parser.add_argument("--cores", default="", help="the processors of the attacker and of the server, such as 0,1")
     args = parser.parse_args()
+    args.cores = [int(text) for text in args.cores.split(",") if text]
+    if len(args.cores) not in (0, 2):
+        parser.error("--cores takes two processors, such as 0,1")
+    if args.cores:
+        os.sched_setaffinity(0, args.cores[:1])
     names = [name for name in args.only.split(",") if name] or sorted(ATTACKS, key=_is_odd_form)
     unknown = [name for name in names if name not in ATTACKS]
     if unknown:

@@ -36,6 +36,8 @@ LISTED: Final = {".c", ".cpp", ".h", ".hpp", ".in", ".md", ".py", ".pyi", ".rs",
 AS_PAGES: Final = ("examples/", "LICENSE")
 """Files that become pages with colors. Others, except Markdown, are copied as plain text, which costs no time."""
 LANGUAGES: Final = {".c": "c", ".cpp": "cpp", ".h": "c", ".hpp": "cpp", ".py": "python", ".rs": "rust"}
+GUIDES_FIRST: Final = 4
+"""By how much the search prefers the pages directly in docs/, which are guides."""
 UNSEARCHED: Final = "---\nsearch:\n  exclude: true\n---\n\n"
 
 _FENCE: Final = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
@@ -94,10 +96,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Rewrite links to files outside docs/, give fragments of code a title, and mark interactive Python sessions."""
+    """Rewrite links to files outside docs/, give fragments of code a title, and mark interactive Python sessions.
+
+    The search shows guides before pages of the reference, in which every word occurs.
+    """
     origin = repository_path(page.file.src_uri)
     if origin == "docs/README.md":
         page.meta["hide"] = ["navigation", "toc"]  # the cards lead on
+    if "/" not in page.file.src_uri:
+        page.meta["search"] = {"boost": GUIDES_FIRST}
     markdown = _WORDS.sub(lambda start: start[1] + titled(start[2]), markdown)
     markdown = _SESSION.sub(r"```pycon\n\1\n```", markdown)
     return _outside_fences(markdown, lambda text: _LINK.sub(lambda link: rewritten(link[1], origin), text))

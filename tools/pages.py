@@ -270,7 +270,12 @@ def _types_of_samples(op: type[Op]) -> dict[str, set[tuple[DataType, bool]]]:
     If an operator has optional operands, which not every sample has, each sample also counts in the other types that
     CpuRef supports for it. Operands for indices have every type that the operator allows.
     """
-    calls = [call for call in map(_call, samples_of(op)) if reference().find(*call)]
+    call_of_form: dict[tuple[Any, ...], tuple[Op, KernelInfo]] = {}
+    for sample in samples_of(op):
+        form = _form(sample)
+        if form not in call_of_form and reference().find(*(call := _call(sample))):
+            call_of_form[form] = call
+    calls = [*call_of_form.values()]
     if any(declared.optional for declared in op.operands):
         plain = {info.input.dtype for _, info in calls if not info.quantized}
         others = [(created, _retyped(info, dtype)) for created, info in calls if not info.quantized for dtype in plain]
@@ -286,6 +291,19 @@ def _types_of_samples(op: type[Op]) -> dict[str, set[tuple[DataType, bool]]]:
         if declared.dtypes and declared.dtypes <= INDEX_TYPES:
             result[declared.name] = {(dtype, False) for dtype in declared.dtypes}
     return {name: types for name, types in result.items() if types}
+
+
+def _form(sample: Sample) -> tuple[Any, ...]:
+    """Return what the types of a sample's results depend on: its attributes that are no numbers, and declared types."""
+    infos = [*(given and given.info for given in sample.inputs), *sample.outputs]
+    types = [info and (info.dtype, info.is_quantized, info.element) for info in infos]
+    values = [getattr(value, "dtype", value) for value in sample.op.attribute_values().values()]
+    return (*(value for value in values if not _is_numeric(value)), *types)
+
+
+def _is_numeric(value: object) -> bool:
+    elements = value if isinstance(value, tuple) else (value,)
+    return all(isinstance(element, int | float) and not isinstance(element, bool) for element in elements)
 
 
 def _call(sample: Sample) -> tuple[Op, KernelInfo]:

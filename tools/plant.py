@@ -47,7 +47,7 @@ NO_TESTS: Final = 5
 MOST_TESTS: Final = 400
 """How many tests of a line are tried before all others, the quickest ones."""
 
-TREE: Final = ("src", "tests", "compat", "tools", "docs", "examples", "benchmarks", "native")
+TREE: Final = ("src", "tests", "compat", "tools", "docs", "examples", "benchmarks", "native", "deploy")
 """The folders that are copied; the tests read all of them."""
 
 COMPARISONS: Final = {
@@ -65,7 +65,9 @@ ONE_SIDED: Final = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.LShift, ast.RSh
 WITHOUT_EFFECT: Final = {"doc", "repr", "stacklevel", "strict", "check", "copy", "maxsize"}
 """Keyword arguments that change texts, speed, or what happens to callers that are wrong."""
 
-COMMUTATIVE: Final = re.compile(r"\b(add|multiply|maximum|minimum|max|min|gcd|lcm|(not_)?equal|(logical|bitwise)_\w+)$")
+COMMUTATIVE: Final = re.compile(
+    r"\b(add|multiply|maximum|minimum|max|min|gcd|lcm|suppress|(not_)?equal|(logical|bitwise)_\w+)$"
+)
 """Functions whose arguments can be exchanged without a change of the result."""
 
 TEXTS: Final = {"__repr__", "__str__", "_repr_html_", "__rich__"}

@@ -61,7 +61,8 @@ def _parser() -> argparse.ArgumentParser:
 def _pythons(args: argparse.Namespace, wheel: Path) -> list[str]:
     """Return the interpreters to check a wheel with: none for another processor without a runner."""
     foreign = not wheel.stem.endswith(platform.machine())
-    return [] if foreign and not args.runner else args.python.split(",")
+    paths = [] if foreign and not args.runner else args.python.split(",")
+    return [os.path.abspath(shutil.which(path) or path) for path in paths]  # they are run in another folder
 
 
 def built(arch: str, out: Path) -> Path:

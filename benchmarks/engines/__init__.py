@@ -7,11 +7,14 @@ from typing import Final
 
 from .engine import Engine
 from .ours import FAST_MATH, Interposer
-from .peers import LiteRT, OnnxRuntime, OpenVINO
+from .peers import LiteRT, OnnxRuntime, OpenVINO, Tinygrad
 
-__all__ = ["DEFAULT", "PEERS", "engine"]
+__all__ = ["DEFAULT", "ENGINES", "PEERS", "engine"]
 
 PEERS: Final[dict[str, type[Engine]]] = {item.name: item for item in (OnnxRuntime, OpenVINO, LiteRT)}
+"""The engines that every benchmark compares with."""
+ENGINES: Final[dict[str, type[Engine]]] = {**PEERS, Tinygrad.name: Tinygrad}
+"""All engines that can be named."""
 DEFAULT: Final = ("CpuAcc", *PEERS)
 """The engines that are measured unless others are named; the first is compared with the rest."""
 
@@ -21,7 +24,7 @@ def engine(name: str) -> Engine:
 
     A name may end in ` (fast math)`.
     """
-    plain = {_plain(name_of_engine): kind for name_of_engine, kind in PEERS.items()}
+    plain = {_plain(name_of_engine): kind for name_of_engine, kind in ENGINES.items()}
     if _plain(name) in plain:
         return plain[_plain(name)]()
     own = name.removesuffix(FAST_MATH)

@@ -12,7 +12,7 @@ from interposer.core.telemetry import without_openvino_telemetry
 
 from .engine import Arrays, Call, Engine
 
-__all__ = ["LiteRT", "OnnxRuntime", "OpenVINO"]
+__all__ = ["LiteRT", "OnnxRuntime", "OpenVINO", "Tinygrad"]
 
 CACHED: Final = "optimized.onnx"
 EXACT: Final = ("session.qdq_matmulnbits_accuracy_level", "1")
@@ -177,3 +177,44 @@ class LiteRT(Engine):
         from importlib.metadata import version  # noqa: PLC0415 - the package does not say it itself
 
         return version("ai-edge-litert")
+
+
+class Tinygrad(Engine):
+    """tinygrad on its OpenCL device, with the kernels of a run recorded and called together."""
+
+    name = "tinygrad"
+    packages = ("tinygrad",)
+
+    def environment(self, threads: int, cache: Path) -> Mapping[str, str]:
+        return {"DEV": "CL", "CACHEDB": str(cache / "tinygrad.db"), "POCL_MAX_PTHREAD_COUNT": str(threads)}
+
+    def begin(self) -> None:
+        import tinygrad  # noqa: PLC0415 - in the engine's process only
+        from tinygrad.nn import onnx  # noqa: PLC0415
+
+        self._tinygrad, self._onnx = tinygrad, onnx
+
+    def load(self, path: Path, threads: int, cache: Path) -> None:
+        network = self._onnx.OnnxRunner(path)
+        self._names = list(network.graph_inputs)
+        self._recorded = self._tinygrad.TinyJit(
+            lambda **inputs: [output.realize() for output in network(inputs).values()]
+        )
+
+    def feed(self, inputs: Arrays) -> None:
+        self._inputs = dict(zip(self._names, inputs, strict=True))
+
+    def ways(self) -> Mapping[str, Call]:
+        def run() -> None:
+            inputs = {name: self._tinygrad.Tensor(array).realize() for name, array in self._inputs.items()}
+            self._outputs = [output.numpy() for output in self._recorded(**inputs)]
+
+        return {"TinyJit": run}
+
+    def outputs(self) -> Arrays:
+        return self._outputs
+
+    def version(self) -> str:
+        from importlib.metadata import version  # noqa: PLC0415 - the package does not say it itself
+
+        return version("tinygrad")
