@@ -1,6 +1,7 @@
 """The house rules: who may import whom, what stands where, and what every operator must have."""
 
 import ast
+import gc
 import importlib
 import re
 import subprocess
@@ -127,6 +128,15 @@ def module_name(path: Path) -> str:
 
 MODULES = {module_name(path): path for path in sorted((SRC / PACKAGE).rglob("*.py"))}
 IMPORTABLE = [module for module in MODULES if module != f"{PACKAGE}.__main__"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def trees_are_no_garbage() -> Iterator[None]:
+    """Turn the garbage collector off, which would take two thirds of the time in which all modules are parsed."""
+    gc.disable()
+    yield
+    tree_of.cache_clear()
+    gc.enable()
 
 
 CALLED_IMPORT = re.compile(r"\b(import_module|__import__)\b")
@@ -410,6 +420,16 @@ def python(code: str, *arguments: str) -> str:
 
 def test_every_module_has_a_docstring():
     assert [module for module in MODULES if not ast.get_docstring(tree_of(module))] == []
+
+
+def test_no_name_that_a_package_imports_on_use_is_the_name_of_a_module_in_it():
+    """Importing the module would replace the name."""
+    packages = [path.parent for path in SRC.rglob("__init__.py") if "lazy_names(" in path.read_text(encoding="utf-8")]
+    assert len(packages) >= 5
+    for folder in packages:
+        package = importlib.import_module(".".join(folder.relative_to(SRC).parts))
+        modules = {path.stem for path in folder.iterdir()}
+        assert not modules & (set(package.__all__) - set(vars(package).get("_MODULES", ()))), folder
 
 
 def test_every_name_in_all_is_really_there():

@@ -7,9 +7,10 @@ from interposer._version import __version__
 
 DISTRIBUTION = "interposer-nn"
 """The name that pip installs, since `interposer` on the index is another project."""
-_OTHER = "interposer"
+OTHER = "interposer"
+"""The name of the other project on the index, which has an import package of the same name."""
 _INIT = "interposer/__init__.py"
-_REMEDY = f"run `pip uninstall --yes {_OTHER} {DISTRIBUTION}`, then `pip install {DISTRIBUTION}` with your extras"
+_REMEDY = f"run `pip uninstall --yes {OTHER} {DISTRIBUTION}`, then `pip install {DISTRIBUTION}` with your extras"
 
 
 def install_command(extra: str) -> str:
@@ -22,7 +23,7 @@ def overwritten() -> str | None:
     package = sys.modules["interposer"]
     if getattr(package, "__version__", None) == __version__:
         return None
-    description = f"another package, {_OTHER!r}, which was installed over {DISTRIBUTION!r}"
+    description = f"another package, {OTHER!r}, which was installed over {DISTRIBUTION!r}"
     return f"{package.__file__} belongs to {description}; {_REMEDY}"
 
 
@@ -33,7 +34,7 @@ def other_package() -> str | None:
     """
     from importlib.metadata import distributions  # noqa: PLC0415 - takes longer than the rest of `import interposer`
 
-    for package in distributions(name=_OTHER):
+    for package in distributions(name=OTHER):
         if any(str(file) == _INIT for file in package.files or ()):  # an editable install has no such file
             return _warning(package.version, realpath(dirname(str(package.locate_file(_INIT)))))
     return None
@@ -41,7 +42,7 @@ def other_package() -> str | None:
 
 def _warning(version: str, folder: str) -> str:
     own_folder = realpath(dirname(__file__))
-    description = f"another package, {_OTHER!r} {version},"
+    description = f"another package, {OTHER!r} {version},"
     if folder == own_folder:
         return f"{description} has its files in the same folder as {DISTRIBUTION!r}: {folder}; {_REMEDY}"
     return (
