@@ -104,6 +104,13 @@ def unread_calls(target: Target, message: bytes, method: str, count: int) -> soc
     return connection
 
 
+def hang_up(connection: socket.socket) -> None:
+    """Close a connection that another thread reads; `close` alone would wait for that thread."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
+
+
 # --- answers that nobody reads ----------------------------------------------------------------------------------------
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
+import logging
 import socket
 import subprocess
 import sys
@@ -127,7 +129,7 @@ def test_the_runs_of_a_stream_wait_for_the_rate_of_their_model():
 def test_answers_over_grpc_count_until_they_are_read():
     pytest.importorskip("grpc", reason="the package grpcio is not installed")
     from tools.attack_forms import METHOD
-    from tools.attack_shares import in_field, of_rows, unread_calls
+    from tools.attack_shares import hang_up, in_field, of_rows, unread_calls
     from tools.attacking import Target
 
     size = 16 * 20_000
@@ -145,7 +147,7 @@ def test_answers_over_grpc_count_until_they_are_read():
         wait_until(lambda: statistics.to_dict()["inference_stats"]["fail"]["count"] == 1)
         assert server.core.admission.held == 2 * 2 * size  # of the 2 MiB that one client may hold
         for connection in unread:
-            connection.close()
+            hang_up(connection)
         wait_until(lambda: server.core.admission.held == 0)
 
 
@@ -178,19 +180,22 @@ def test_messages_over_grpc_count_while_their_calls_run():
         assert server.core.admission.held == 0
 
 
-def test_streams_over_grpc_whose_answers_are_not_read_take_no_places():
+def test_streams_over_grpc_whose_answers_are_not_read_take_no_places(monkeypatch):
     pytest.importorskip("grpc", reason="the package grpcio is not installed")
-    from tools.attack_shares import STREAM_METHOD, in_steps, unread_calls
+    from tools.attack_shares import STREAM_METHOD, hang_up, in_steps, unread_calls
     from tools.attacking import Target
 
+    monkeypatch.setattr("interposer.serving.grpc_service._UNREAD", 600)  # until all streams have begun
     with running(serving({"double": model(doubler())}), ServeOptions(queue=1), grpc=True) as server:
         target = Target(server.client.port, int(server.grpc.rpartition(":")[2]), 0, Path(), 1.0, 0)
         served = server.core.repository.find("double")
-        count = served.runner.concurrency + 3
-        connection = unread_calls(target, in_steps(60_000), STREAM_METHOD, count)
-        wait_until(lambda: served.num_parked == count)
+        unread = []
+        for number in range(1, served.runner.concurrency + 4):
+            unread.append(unread_calls(target, in_steps(60_000), STREAM_METHOD, 1))
+            wait_until(lambda number=number: served.num_parked == number)
         assert server.client.post(INFER, infer_body()).status == 200
-        connection.close()
+        for connection in unread:
+            hang_up(connection)
         wait_until(lambda: server.core.in_flight == 0)
 
 
@@ -199,17 +204,23 @@ def test_a_stream_over_grpc_that_nobody_reads_is_no_failure_of_its_model(monkeyp
     from tools.attack_shares import STREAM_METHOD, in_steps, unread_calls
     from tools.attacking import Target
 
-    def cancelled() -> int:
+    def counts() -> list[int]:
         [stats] = server.client.get("/v2/models/double/stats").json["model_stats"]
-        return stats["inference_stats"]["cancel"]["count"]
+        return [stats["inference_stats"][name]["count"] for name in ("success", "fail", "cancel")]
 
     monkeypatch.setattr("interposer.serving.grpc_service._UNREAD", 0.1)
     with running(serving({"double": model(doubler())}), grpc=True) as server:
         target = Target(server.client.port, int(server.grpc.rpartition(":")[2]), 0, Path(), 1.0, 0)
-        with unread_calls(target, in_steps(60_000), STREAM_METHOD, 3):
-            wait_until(lambda: cancelled() == 3)
+        with contextlib.ExitStack() as connections:
+            for _ in range(3):
+                connections.enter_context(unread_calls(target, in_steps(60_000), STREAM_METHOD, 1))
+            wait_until(lambda: counts() == [0, 0, 3])
+        # the first of the streams of one connection closes it, perhaps before the last one has begun
+        with unread_calls(target, in_steps(60_000), STREAM_METHOD, 5):
+            wait_until(lambda: counts()[2] > 3 and server.core.repository.find("double", "").statistics.in_flight == 0)
+        assert counts()[:2] == [0, 0]
         assert server.client.get("/v2/models/double/ready").status == 200
-    assert [record.getMessage() for record in caplog.records if record.name == "interposer.serving"] == []
+    assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
 
 
 def test_large_tensors_over_grpc_are_the_same_in_all_forms():

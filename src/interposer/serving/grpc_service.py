@@ -69,11 +69,11 @@ _ELEMENT: Final = 10
 """The most bytes of an element in typed contents."""
 
 
-class _UnreadError(ServingError):
-    """A client has not read an answer in time, and cannot be sent another one."""
+class _LostClientError(ServingError):
+    """The connection of a client has ended while an answer was sent to it."""
 
     def __init__(self) -> None:
-        super().__init__(Status.CANCELLED, "the client has not read an answer in time")
+        super().__init__(Status.CANCELLED, "the client has left")
 
 
 async def start_grpc(core: Core, listen: Listen) -> Any:
@@ -376,13 +376,13 @@ class _Service:
         try:
             with self.calls.of(client):
                 await self._answer_requests(context, peer, client)
-        except _UnreadError:
-            self._closing(peer)()
+        except _LostClientError:
+            raise asyncio.CancelledError from None  # gRPC sends no status then; it would fail on a closed connection
         except ServingError as error:
             await context.abort(getattr(self._grpc.StatusCode, error.status.grpc), str(error))
 
     @contextmanager
-    def _emission(self, context: Any, client: str) -> Iterator[_Emit]:
+    def _emission(self, context: Any, peer: Peer, client: str) -> Iterator[_Emit]:
         """Yield a function that sends an answer of a stream, whose bytes count until the client has read it."""
         with self.core.admission.holding(client) as holding:
             holding.finish()
@@ -391,7 +391,7 @@ class _Service:
                 size = _size_of(response, is_typed)
                 with holding.also(size):
                     answer = await _made(self.core, infer_stream_response, response, is_typed)
-                    await _write(context, answer, max(_UNREAD, size / _LEAST_RATE))
+                    await self._write(context, peer, answer, max(_UNREAD, size / _LEAST_RATE))
 
             yield emit
 
@@ -408,28 +408,36 @@ class _Service:
         kind = message("ModelInferRequest")
         request = InferMessage(kind(), [])
         try:
-            with self.core.admission.holding(client) as holding, self._emission(context, client) as emit:
+            with self.core.admission.holding(client) as holding, self._emission(context, peer, client) as emit:
                 holding.finish()
                 request = await self._parsed(kind, data, time.monotonic(), context.time_remaining(), holding)
                 await self._infer(request, context, peer, emit)
             return True
-        except _UnreadError:
+        except _LostClientError:
             raise
         except ServingError as error:
             answer = _error_in_stream(error, request.message)
             error.__traceback__ = error.__context__ = error.__cause__ = None  # whose frames have the message
         del data, request  # nothing counts them while the client reads the answer
-        await _write(context, answer, _UNREAD)
+        await self._write(context, peer, answer, _UNREAD)
         return True
 
+    async def _write(self, context: Any, peer: Peer, answer: bytes, seconds: float) -> None:
+        """Send an answer of a stream, and close the connection if the client does not read it in this time.
 
-async def _write(context: Any, answer: bytes, seconds: float) -> None:
-    """Send an answer of a stream; raise `_UnreadError` if the client does not read it in this time."""
-    try:
-        async with asyncio.timeout(seconds):
+        The answer is not cancelled, because gRPC cannot end a call while an answer is under way. It fails by itself as
+        soon as the connection is closed.
+
+        Raises:
+            ServingError: the connection has been closed.
+        """
+        timer = asyncio.get_running_loop().call_later(seconds, self._closing(peer))
+        try:
             await context.write(answer)
-    except TimeoutError:
-        raise _UnreadError from None
+        except self._grpc.aio.InternalError:
+            raise _LostClientError from None
+        finally:
+            timer.cancel()
 
 
 def _size_of(response: InferResponse, is_typed: bool) -> int:
