@@ -12,6 +12,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -315,8 +316,12 @@ def config_files() -> tuple[Path, ...]:
     """
     folder = os.environ.get("XDG_CONFIG_HOME", "")
     home = folder if os.path.isabs(folder) else os.path.expanduser("~/.config")
-    of_machine = (os.environ.get("XDG_CONFIG_DIRS") or _OF_MACHINE).split(":")
-    trusted = [path for path in (home, *of_machine) if os.path.isabs(path)]
+    return _config_files(home, os.environ.get("XDG_CONFIG_DIRS") or _OF_MACHINE)
+
+
+@lru_cache(maxsize=4)
+def _config_files(home: str, of_machine: str) -> tuple[Path, ...]:
+    trusted = [path for path in (home, *of_machine.split(":")) if os.path.isabs(path)]
     return (Path(FILE_NAME), *(Path(path, "interposer", FILE_NAME) for path in dict.fromkeys(trusted)))
 
 
@@ -329,7 +334,8 @@ def _files() -> Iterator[tuple[Path, Mapping[str, Any]]]:
 
 def _content(path: Path, *, for_user: bool) -> Mapping[str, Any]:
     try:
-        content = path.read_bytes()
+        with open(path, "rb", buffering=0) as file:
+            content = file.readall()
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import hashlib
 import json
@@ -22,6 +23,7 @@ from interposer.core.errors import (
 )
 from interposer.isolation import Isolation
 from interposer.plugins import BackendRegistry, DeviceSpec
+from interposer.plugins.capi.abi.reading import code_fault
 from interposer.plugins.capi.loading.records import State, Step
 from tests import warm
 from tests.native import mapped_files, open_descriptors
@@ -692,10 +694,13 @@ def test_a_library_leaves_the_process_only_where_that_is_asked_for(install, runt
     before = open_descriptors()
     runtime = runtime_of(probe_seconds=0, unload_libraries=True)
     assert add_twice(runtime, "Adder") == [3.0, 6.0, 9.0]
+    address = ctypes.cast(runtime.registry.get("Adder").library.functions["init"], ctypes.c_void_p).value
+    assert code_fault(address) is None
     runtime.close()
     gc.collect()
     assert events() == ["load", "init", "shutdown", "unload"]
     assert str(path) not in mapped_files()
+    assert code_fault(address) == f"is {address:#x}, where there is nothing"
     assert open_descriptors() <= before
     assert add_twice(runtime_of(probe_seconds=0), "Adder") == [3.0, 6.0, 9.0]
 

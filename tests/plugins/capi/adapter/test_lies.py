@@ -194,6 +194,21 @@ def test_memory_that_is_not_there_is_an_error(address, size, text):
     assert str(caught.value) == text
 
 
+def test_an_address_is_code_data_or_nothing():
+    import ctypes
+
+    from interposer.plugins.capi.abi.reading import code_fault
+
+    function = ctypes.cast(ctypes.pythonapi.Py_IsInitialized, ctypes.c_void_p).value
+    number = ctypes.c_int64()
+    data = ctypes.addressof(number)
+    for _ in range(2):  # the second time without reading the memory map
+        assert code_fault(function) is None
+        assert code_fault(data) == f"is {data:#x}, which is no code"
+        assert code_fault(8) == "is 0x8, where there is nothing"
+        assert code_fault(None) == "is NULL"
+
+
 def test_a_text_is_cut_at_a_length_that_can_be_meant():
     import ctypes
 

@@ -10,8 +10,10 @@ import ctypes
 import errno
 import os
 import struct
+from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -23,7 +25,8 @@ from interposer.plugins.capi.abi import structs as abi
 
 __all__ = [
     "MAX_TEXT",
-    "CodeMap",
+    "code_fault",
+    "forget_code",
     "read",
     "read_array",
     "read_integers",
@@ -173,23 +176,46 @@ def read_text(text: Any, subject: str) -> str:
     return read(text.data, size, subject).decode("utf-8", "replace")
 
 
-class CodeMap:
-    """The address ranges of executable code in this process, read when the object is created."""
+_known_code: tuple[tuple[int, int], ...] = ()
+"""The address ranges of executable code when the memory map of the process was read last, in ascending order.
 
-    def __init__(self) -> None:
-        self._ranges = _mapped_ranges()
+Reading the map takes a millisecond or more, and the functions of a plug-in nearly always lie in the same range.
+"""
 
-    def fault(self, address: int | None) -> str | None:
-        """Return why an address cannot be that of a function, such as "is NULL", for error messages.
 
-        None if it can be, or if the system does not list the address ranges.
-        """
-        if not address:
-            return "is NULL"
-        for start, stop, is_code in self._ranges or ():
-            if start <= address < stop:
-                return None if is_code else f"is {address:#x}, which is no code"
-        return f"is {address:#x}, where there is nothing" if self._ranges else None
+def code_fault(address: int | None) -> str | None:
+    """Return why an address cannot be that of a function, such as "is NULL", for error messages.
+
+    None if it can be, or if the system does not list the address ranges of the process.
+    """
+    if not address:
+        return "is NULL"
+    return None if _is_known_code(address) else _fault_in_map(address)
+
+
+def forget_code() -> None:
+    """Let `code_fault` read the memory map again, which is necessary after a library was unloaded."""
+    _know_code([])
+
+
+def _is_known_code(address: int) -> bool:
+    ranges = _known_code  # another thread may replace it
+    index = bisect_right(ranges, address, key=itemgetter(0)) - 1
+    return index >= 0 and address < ranges[index][1]
+
+
+def _fault_in_map(address: int) -> str | None:
+    ranges = _mapped_ranges()
+    _know_code(ranges)
+    for start, stop, is_code in ranges:
+        if start <= address < stop:
+            return None if is_code else f"is {address:#x}, which is no code"
+    return f"is {address:#x}, where there is nothing" if ranges else None
+
+
+def _know_code(ranges: list[tuple[int, int, bool]]) -> None:
+    global _known_code  # noqa: PLW0603 - replaced as a whole, so that other threads see all of it or none
+    _known_code = tuple(sorted((start, stop) for start, stop, is_code in ranges if is_code))
 
 
 def _mapped_ranges() -> list[tuple[int, int, bool]]:

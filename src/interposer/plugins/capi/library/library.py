@@ -35,7 +35,7 @@ from interposer.core.errors import (
 from interposer.plugins.capi.abi import structs as abi
 from interposer.plugins.capi.abi.calls import CallError, ErrorBuffer, ErrorBuffers, announce
 from interposer.plugins.capi.abi.flatten import Withholding
-from interposer.plugins.capi.abi.reading import CodeMap, read, read_versioned
+from interposer.plugins.capi.abi.reading import code_fault, read, read_versioned
 from interposer.plugins.capi.library.host import HostServices, HostSettings, LogRing
 from interposer.plugins.capi.library.information import LibraryInfo, read_info
 from interposer.plugins.capi.library.option_tables import OptionTable, checked_options
@@ -187,9 +187,8 @@ def _table(library: ctypes.CDLL, path: str, identity: Identity) -> abi.Backend:
     except BackendContractError as error:
         raise PluginError(path, "table", str(error)) from error
     table = abi.Backend.from_buffer_copy(raw.ljust(ctypes.sizeof(abi.Backend), b"\0"))
-    code = CodeMap()
     for name in (*abi.REQUIRED, *abi.OPTIONAL):
-        problem = code.fault(getattr(table, name))
+        problem = code_fault(getattr(table, name))
         if problem is not None and (name in abi.REQUIRED or getattr(table, name)):
             raise PluginError(path, "table", f"its member {name} {problem}")
     return table
@@ -499,9 +498,8 @@ class Library:
         least = min((getattr(kind, member).offset for member in optional), default=ctypes.sizeof(kind))
         table = self._tables[name] = read_versioned(kind, address, least, subject)
         functions = {**functions, **{key: value for key, value in optional.items() if getattr(table, key)}}
-        code = CodeMap()
         for member in functions:
-            error = code.fault(getattr(table, member))
+            error = code_fault(getattr(table, member))
             if error is not None:
                 raise BackendContractError(f"{subject}: its member {member} {error}", backend=self.id)
         return {member: abi.FUNCTIONS[kind_of](getattr(table, member)) for member, kind_of in functions.items()}
@@ -523,7 +521,7 @@ class Library:
         if not out.release:
             return self.hold_call(None, retained)
         if out.release not in self._releases:
-            error = CodeMap().fault(out.release)
+            error = code_fault(out.release)
             if error is not None:
                 raise BackendContractError(f"the release function {error}", backend=self.id)
             self._releases.add(out.release)

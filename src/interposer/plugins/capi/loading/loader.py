@@ -43,6 +43,8 @@ __all__ = ["DynamicBackends", "LoadingOptions", "forget_verdicts", "load_backend
 
 DISABLED: Final = "it is disabled"
 _log = logging.getLogger("interposer.backend")
+_plausible: Final[set[FileIdentity]] = set()
+"""The files in which `elf_problem` has found no problem."""
 _verdicts: Final[dict[tuple[FileIdentity, float, str], tuple[str, Verdict]]] = {}
 """Trial results by the time limit, the options and the SHA-256 of the file."""
 _probing = threading.Lock()
@@ -215,9 +217,7 @@ class _File:
             if self.record.file_name.endswith(ENDING):
                 self._register_class(descriptor)
                 return
-            error = elf_problem(descriptor, SYMBOLS)
-            if error is not None:
-                raise StepError(Step.FILE, error)
+            _check_elf(descriptor)
             self._check_allowed(lambda: sha256_of(descriptor))
             self._check_probe(descriptor)
             if self.record.id:
@@ -400,3 +400,13 @@ def _check_name(file_name: str) -> None:
     error = name_problem(file_name)
     if error is not None:
         raise StepError(Step.NAME, error, State.REFUSED if looks_like_a_backend(file_name) else State.SKIPPED)
+
+
+def _check_elf(descriptor: int) -> None:
+    identity = FileIdentity.of(descriptor)
+    if identity in _plausible:
+        return
+    problem = elf_problem(descriptor, SYMBOLS)
+    if problem is not None:
+        raise StepError(Step.FILE, problem)
+    _plausible.add(identity)

@@ -19,6 +19,7 @@ from interposer.core.cache import cache_folder
 from interposer.core.config import thread_budget
 from interposer.core.errors import BackendUnavailableError, InterposerError, OptionError, PluginError
 from interposer.core.records import dataclass
+from interposer.plugins.capi.abi.reading import forget_code
 from interposer.plugins.capi.library.host import HostSettings
 from interposer.plugins.capi.library.library import SYMBOLS, Library, identify, open_library
 from interposer.plugins.capi.loading.elf import elf_problem
@@ -286,6 +287,7 @@ def _release(opened: _Opened, library: Library | None) -> None:
 def _unload(opened: _Opened) -> None:
     name = opened.library._name
     _ctypes.dlclose(opened.library._handle)
+    forget_code()
     with suppress(OSError):  # some libraries stay, whatever they are asked
         opened.library = ctypes.CDLL(name, mode=os.RTLD_NOW | os.RTLD_NOLOAD)
         return
