@@ -2,7 +2,7 @@
 
 Tests that need CpuRef are skipped where the environment disables it, and only there. CpuAcc and GpuAcc are disabled, as
 they are not built everywhere and round otherwise than CpuRef; the tests that are about them take the fixtures `cpuacc`
-and `gpuacc`. Only tests with the latter can open drivers of OpenCL.
+or `shared_cpuacc`, and `gpuacc`. Only tests with the latter can open drivers of OpenCL.
 """
 
 from __future__ import annotations
@@ -135,6 +135,16 @@ def new_interpreter(warm_python: None, monkeypatch: pytest.MonkeyPatch) -> None:
 def cpuacc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Lets the native backend of the package be used; skips the test where it was not built."""
     yield from _enabled("CpuAcc", monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def shared_cpuacc() -> Iterator[None]:
+    """Does what `cpuacc` does, but the tests of a module share the default runtime, which opens the library once.
+
+    It is for modules whose tests change no settings, and takes half of the time.
+    """
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        yield from _enabled("CpuAcc", monkeypatch)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 import interposer as ip
 from interposer.ops import ActivationFunction, PoolingAlgorithm, ReduceOperation, UnaryOperation
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 SHAPE = (2, 4, 6, 8)
 LAYERS = {

@@ -10,9 +10,10 @@ import pytest
 import interposer as ip
 from interposer.core.types import Array, TensorInfo
 from interposer.ops import Attention
+from tests.backends.cpuacc.single import reference_results
 from tests.parameters import one_in
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 FORMS = {
     "causal": {"is_causal": True},
@@ -25,9 +26,9 @@ FORMS = {
 MASKS = {"none": None, "numbers": (2, 1, 1, 90), "short": (1, 4, 1, 20), "one column": (2, 1, 1, 1), "one number": ()}
 
 
-def results_of(network: ip.Network, operands: list[Array], backend: str, threads: int) -> list[Array]:
-    options = {"CpuAcc": {"NumberOfThreads": threads}} if backend == "CpuAcc" else {}
-    with ip.load(network, [backend], options=ip.OptimizerOptions(model_options=options)) as model:
+def results_of(network: ip.Network, operands: list[Array], threads: int) -> list[Array]:
+    options = {"CpuAcc": {"NumberOfThreads": threads}}
+    with ip.load(network, ["CpuAcc"], options=ip.OptimizerOptions(model_options=options)) as model:
         return [np.array(item) for item in model.run(operands)]
 
 
@@ -53,8 +54,8 @@ def test_keys_beyond_the_valid_ones_change_nothing(queries: int, form: str, mask
                 x[sample, :, max(0, length) :] = bad
         network = attention(Attention(**FORMS[form]), shapes, info)
         given = [*operands, np.int32(lengths), *([rng.standard_normal(shape).astype(np.float32)] if info else [])]
-        [expected] = results_of(network, given, "CpuRef", 1)
+        [expected] = reference_results(network, given)
         for threads in (1, 2):
-            [result] = results_of(network, given, "CpuAcc", threads)
+            [result] = results_of(network, given, threads)
             np.testing.assert_allclose(result, expected, rtol=0, atol=2e-5)
         operands = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]

@@ -10,21 +10,18 @@ import pytest
 import interposer as ip
 from interposer.core.types import Array, TensorInfo
 from interposer.ops import Addition, Attention, BatchMatMul, Division, Multiplication, Reshape, Softmax, Transpose
+from tests.backends.cpuacc.single import outcomes, reference_results
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 MASKS = {"none": None, "of keys": (2, 1, 1, None), "of queries": (1, 1, None, None), "of heads": (2, 3, None, None)}
 
 
-def given_by(network: ip.Network, backend: str) -> list[Array]:
-    model = ip.load(network, [backend])
+def assert_alike(network: ip.Network) -> None:
     rng = np.random.default_rng(3)
     shapes = [tuple(layer.output.known.shape) for layer in network.graph.inputs]
-    return [np.array(item) for item in model.run([rng.standard_normal(shape).astype(np.float32) for shape in shapes])]
-
-
-def assert_alike(network: ip.Network) -> None:
-    for result, expected in zip(given_by(network, "CpuAcc"), given_by(network, "CpuRef"), strict=True):
+    results = outcomes(network, [rng.standard_normal(shape).astype(np.float32) for shape in shapes])
+    for result, expected in zip(*results, strict=True):
         np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5 * float(np.abs(expected).max()))
 
 
@@ -130,7 +127,7 @@ def test_excluded_keys_that_are_not_finite_have_no_influence(specials: int, mask
         layers = [network.add_input_layer(n, TensorInfo(array.shape)) for n, array in enumerate(arrays)]
         layers += [None if operand is None else network.add_constant_layer(operand) for operand in operands]
         network.add_output_layer(0, network.add_layer(EXCLUDING[excluding], *layers))
-        result, expected = (ip.load(network, [backend]).run(arrays)[0] for backend in ("CpuAcc", "CpuRef"))
+        result, expected = ip.load(network, ["CpuAcc"]).run(arrays)[0], reference_results(network, arrays)[0]
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -142,6 +139,6 @@ def test_a_query_with_minus_infinity_is_not_multiplied_with_the_padding_of_the_k
     network = ip.Network("minus infinity")
     layers = [network.add_input_layer(n, TensorInfo(item.shape)) for n, item in enumerate((query, key, value))]
     network.add_output_layer(0, network.add_layer(Attention(), *layers))
-    result, expected = (ip.load(network, [backend]).run([query, key, value])[0] for backend in ("CpuAcc", "CpuRef"))
+    [result], [expected] = outcomes(network, [query, key, value])
     assert not np.isnan(expected).any()
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)

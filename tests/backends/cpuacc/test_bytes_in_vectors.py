@@ -10,7 +10,7 @@ from interposer.core.types import Array, DataLayout, DataType, Quantization, Ten
 from interposer.ops import ArgMinMax, ArgMinMaxFunction, L2Normalization, Resize, ResizeMethod, Transpose
 from tests.backends.cpuacc.single import network_of, outcomes
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 RNG = np.random.default_rng(11)
 BYTES = [np.int8, np.uint8]

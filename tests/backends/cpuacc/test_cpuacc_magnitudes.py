@@ -11,7 +11,7 @@ from interposer.core.types import DataLayout
 from interposer.ops import ActivationFunction, PoolingAlgorithm
 from interposer.testing import check_backend, samples_of
 
-pytestmark = pytest.mark.usefixtures("cpuacc")
+pytestmark = pytest.mark.usefixtures("shared_cpuacc")
 
 
 def test_samples_of_extreme_magnitudes_give_the_results_of_the_reference() -> None:

@@ -10,7 +10,7 @@ from interposer import DataType, Network, TensorInfo
 from interposer.core.errors import InvalidValueError
 from interposer.ops import Compress, NonZero
 
-pytestmark = pytest.mark.usefixtures("cpuacc")
+pytestmark = pytest.mark.usefixtures("shared_cpuacc")
 
 
 def non_zero(count: int) -> Network:

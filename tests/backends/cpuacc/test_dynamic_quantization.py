@@ -19,8 +19,9 @@ from interposer.ops import (
     Multiplication,
     Pooling2d,
 )
+from tests.backends.cpuacc.single import reference_results
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 FIRST, LAST = DataLayout.NCHW, DataLayout.NHWC
 FLOAT: DataType = DataType.FLOAT32
@@ -64,7 +65,7 @@ class Net:
         x = self.random.standard_normal(self.shape).astype(np.float32)
         options = ip.OptimizerOptions(model_options={"CpuAcc": {"NumberOfThreads": threads}})
         found = ip.load(self.network, ["CpuAcc"], options=options).run([x])
-        expected = ip.load(self.network, ["CpuRef"]).run([x])
+        expected = reference_results(self.network, [x])
         for item, other in zip(found, expected, strict=True):
             np.testing.assert_array_equal(item, other)
 

@@ -39,10 +39,11 @@ from interposer.ops import (
     Transpose,
     Where,
 )
+from tests.backends.cpuacc.single import outcomes
 
 RANDOM = np.random.default_rng(20261122)
 
-pytestmark = pytest.mark.usefixtures("cpuacc")
+pytestmark = pytest.mark.usefixtures("shared_cpuacc")
 
 
 def floats(*shape):
@@ -53,20 +54,18 @@ def whole(high, *shape, dtype=np.int64):
     return RANDOM.integers(-high, high, shape).astype(dtype)
 
 
-def model_of(op, arrays, backend, threads=1):
+def network_of(op, arrays):
     network = ip.Network("one layer")
     infos = [TensorInfo(array.shape, DataType.of(array.dtype)) for array in arrays]
     inputs = [network.add_input_layer(n, info, name=f"x{n}") for n, info in enumerate(infos)]
     for number, output in enumerate(network.add_layer(op, *inputs).outputs):
         network.add_output_layer(number, output, name=f"y{number}")
-    options = {"CpuAcc": {"NumberOfThreads": threads}} if backend == "CpuAcc" else {}
-    return ip.load(network, backends=[backend], options=ip.OptimizerOptions(model_options=options))
+    return network
 
 
 def assert_like_the_reference(op, *arrays, atol=0.0):
-    expected = model_of(op, arrays, "CpuRef").run(list(arrays))
     for threads in (1, 2):
-        for result, right in zip(model_of(op, arrays, "CpuAcc", threads).run(list(arrays)), expected, strict=True):
+        for result, right in zip(*outcomes(network_of(op, arrays), list(arrays), threads), strict=True):
             assert (result.shape, result.dtype) == (right.shape, right.dtype)
             np.testing.assert_allclose(result, right, rtol=0, atol=atol)
 
@@ -121,7 +120,7 @@ def test_single_elements_are_gathered_and_scattered_like_the_reference(axis):
 
 def refusal(op, arrays, backend):
     """Return the error for arrays with a value that the operator cannot use, which the backend must find."""
-    model = model_of(op, arrays, backend)
+    model = ip.load(network_of(op, arrays), [backend])
     with pytest.raises(InvalidValueError) as caught:
         model.run(arrays)
     assert caught.value.backend == backend
@@ -150,17 +149,14 @@ def test_rows_of_an_axis_without_elements_are_not_read(batch_dims):
     assert str(refusal(op, arrays, "CpuAcc")) == str(refusal(op, arrays, "CpuRef"))
 
 
-def with_constant_indices(op, data, indices, updates, backend, threads=1):
+def with_constant_indices(op, data, indices, updates):
     network = ip.Network("known places")
     values = [network.add_input_layer(0, TensorInfo(data.shape, DataType.of(data.dtype)), name="x")]
     values.append(network.add_constant_layer(indices))
     if updates is not None:
         values.append(network.add_input_layer(1, TensorInfo(updates.shape, DataType.of(updates.dtype)), name="updates"))
     network.add_output_layer(0, network.add_layer(op, *values).output, name="y")
-    options = {"CpuAcc": {"NumberOfThreads": threads}} if backend == "CpuAcc" else {}
-    model = ip.load(network, backends=[backend], options=ip.OptimizerOptions(model_options=options))
-    [result] = model.run([data] if updates is None else [data, updates])
-    return result
+    return network
 
 
 def block_of_places(dtype=np.int64):
@@ -182,9 +178,9 @@ def test_updates_at_constant_places_are_like_those_of_the_reference(function, in
     for name, indices in places.items():
         data = floats(6, 11, *inner)
         updates = floats(*indices.shape[:-1], *data.shape[indices.shape[-1] :])
-        expected = with_constant_indices(ScatterNd(function=function), data, indices, updates, "CpuRef")
+        network = with_constant_indices(ScatterNd(function=function), data, indices, updates)
         for threads in (1, 2):
-            result = with_constant_indices(ScatterNd(function=function), data, indices, updates, "CpuAcc", threads)
+            [result], [expected] = outcomes(network, [data, updates], threads)
             np.testing.assert_array_equal(result, expected, err_msg=name)
 
 
@@ -193,9 +189,9 @@ def test_rows_at_constant_places_are_like_those_of_the_reference(batch_dims):
     data = floats(*[2] * batch_dims, 6, 11, 3)
     for indices in (block_of_places(), block_of_places() - [6, 11], whole(6, 20, 2)):
         batches = np.stack([indices, indices[::-1]]) if batch_dims else indices
-        expected = with_constant_indices(GatherNd(batch_dims), data, batches, None, "CpuRef")
+        network = with_constant_indices(GatherNd(batch_dims), data, batches, None)
         for threads in (1, 2):
-            result = with_constant_indices(GatherNd(batch_dims), data, batches, None, "CpuAcc", threads)
+            [result], [expected] = outcomes(network, [data], threads)
             np.testing.assert_array_equal(result, expected)
 
 
@@ -347,5 +343,6 @@ def test_steps_from_a_large_index_on_are_written_around_a_cache():
     old, new = np.zeros((1, 5), np.int32), np.array([[1, 2, 3]], np.int32)
     start = np.array([np.iinfo(np.int64).max])  # 2 more than a multiple of 5
     for backend in ("CpuAcc", "CpuRef"):
-        [result] = model_of(TensorScatter(axis=1, circular=True), [old, new, start], backend).run([old, new, start])
+        network = network_of(TensorScatter(axis=1, circular=True), [old, new, start])
+        [result] = ip.load(network, [backend]).run([old, new, start])
         assert result.tolist() == [[0, 0, 1, 2, 3]]

@@ -28,6 +28,7 @@ from interposer.ops import (
     TransposeConvolution2d,
 )
 from tests import warm
+from tests.backends.cpuacc.single import reference_results
 from tests.instruction_sets import INSTRUCTION_SETS, needs_instruction_set
 from tests.parameters import slow_unless
 
@@ -233,9 +234,9 @@ def error(network: ip.Network, rng: np.random.Generator, threads: int = 0) -> fl
     """The largest difference from CpuRef's result, for random inputs, by the largest number."""
     options = ip.OptimizerOptions(model_options={"CpuAcc": {"NumberOfThreads": threads}})
     accelerated = ip.load(network, backends=["CpuAcc"], options=options)
-    with accelerated as model, ip.load(network, backends=["CpuRef"]) as reference:
+    with accelerated as model:
         inputs = [_values(rng, tuple(map(int, info.shape))) for info in model.inputs.values()]
-        result, expected = model.run(inputs)[0], reference.run(inputs)[0]
+        result, expected = model.run(inputs)[0], reference_results(network, inputs)[0]
     return float(np.abs(result - expected).max() / max(np.abs(expected).max(), 1e-30))
 
 
@@ -333,7 +334,7 @@ def test_the_squares_of_winograd_do_not_spread_what_is_not_finite(case: Case, sp
     threads = ip.OptimizerOptions(model_options={"CpuAcc": {"NumberOfThreads": 3}})
     x = _values(rng, _first(case.image) if FIRST.items() <= case.options.items() else case.image)
     x[0, 3, 5, 2] = x[0, 5, 2, 6] = special
-    expected = ip.load(network, ["CpuRef"]).run([x])[0]
+    expected = reference_results(network, [x])[0]
     for options in (None, threads):
         result = ip.load(network, ["CpuAcc"], options=options).run([x])[0]
         apart = np.abs(expected) < 1e30
@@ -368,8 +369,8 @@ def error_of_small_results(function: ActivationFunction) -> float:
     network, x = ip.Network("tail"), np.linspace(-9, -1, 801, dtype=np.float32)
     value = network.add_input_layer(0, TensorInfo((801,), "float32"))
     network.add_output_layer(0, network.add_layer(Activation(function=function), value))
-    with ip.load(network, backends=["CpuAcc"]) as model, ip.load(network, backends=["CpuRef"]) as reference:
-        [result], [expected] = model.run([x]), reference.run([x])
+    with ip.load(network, backends=["CpuAcc"]) as model:
+        [result], [expected] = model.run([x]), reference_results(network, [x])
     return float(np.abs(result / np.asarray(expected) - 1).max())
 
 

@@ -25,8 +25,9 @@ from interposer.ops import (
     RoundingMethod,
     UnaryOperation,
 )
+from tests.backends.cpuacc.single import reference_results
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 FUNCTIONS = list(ActivationFunction)
 UNARY = ["ABS", "SQRT", "LOG", "EXP", "NEG", "SIGN", "SQUARE", "CEIL", "FLOOR", "ROUND", "RECIPROCAL", "ERF"]
@@ -49,8 +50,8 @@ def assert_same(op: Op, inputs: list[tuple[TensorInfo, Array]], result: TensorIn
     layers = [network.add_input_layer(n, info) for n, (info, _) in enumerate(inputs)]
     network.add_output_layer(0, network.add_layer(op, *layers, outputs=[result]))
     arrays = [array for _, array in inputs]
-    with ip.load(network, backends=["CpuAcc"]) as model, ip.load(network, backends=["CpuRef"]) as reference:
-        [matches], [expected] = model.run(arrays), reference.run(arrays)
+    with ip.load(network, backends=["CpuAcc"]) as model:
+        [matches], [expected] = model.run(arrays), reference_results(network, arrays)
     np.testing.assert_array_equal(matches, expected, strict=True)
 
 

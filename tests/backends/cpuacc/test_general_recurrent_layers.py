@@ -11,8 +11,9 @@ import interposer as ip
 from interposer.core.errors import InvalidValueError
 from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ops import ActivationFunction, GruSequence, LstmSequence, RecurrentDirection, RnnSequence
+from tests.backends.cpuacc.single import outcomes
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 BOTH = RecurrentDirection.BIDIRECTIONAL
 OTHER_FUNCTIONS = (ActivationFunction.HARD_SIGMOID, ActivationFunction.SOFTSIGN, ActivationFunction.LEAKY_RELU)
@@ -62,8 +63,7 @@ def network_of(op: Any, arrays: dict[str, Array], constants: set[str]) -> ip.Net
             operands.append(network.add_constant_layer(array).output)
         else:
             info = TensorInfo(array.shape, DataType.of(array.dtype))
-            number = sum(operand is not None for operand in operands)
-            operands.append(network.add_input_layer(number, info, name=declared.name).output)
+            operands.append(network.add_input_layer(len(network.graph.inputs), info, name=declared.name).output)
     for n, output in enumerate(network.graph.add(op, operands).outputs):
         network.add_output_layer(n, output)
     return network
@@ -74,10 +74,8 @@ WEIGHTS = {"weights", "recurrent_weights", "bias", "peephole_weights"}
 
 def assert_near(op: Any, arrays: dict[str, Array], constants: set[str], threads: int = 1) -> None:
     network = network_of(op, arrays, constants)
-    given = {name: array for name, array in arrays.items() if name not in constants}
-    runtime = ip.Runtime(ip.CreationOptions(backend_options={"CpuAcc": {"NumberOfThreads": threads}}))
-    results = [ip.load(network, [backend], runtime=runtime).run(given) for backend in ("CpuAcc", "CpuRef")]
-    for result, expected in zip(*results, strict=True):
+    given = [arrays[layer.name] for layer in network.graph.inputs]
+    for result, expected in zip(*outcomes(network, given, threads), strict=True):
         np.testing.assert_allclose(result, expected, rtol=0, atol=2e-6)
 
 

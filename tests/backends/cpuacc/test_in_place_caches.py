@@ -27,7 +27,7 @@ from interposer.ops import (
 )
 from tests.failing import Failing
 
-pytestmark = pytest.mark.usefixtures("cpuacc")
+pytestmark = pytest.mark.usefixtures("shared_cpuacc")
 
 SHAPE = (1, 2, 2048, 4)
 UPDATE = (1, 2, 1, 4)

@@ -10,7 +10,7 @@ from interposer.core.types import DataLayout, Quantization, TensorInfo
 from interposer.ops import Convolution2d, DepthwiseConvolution2d, FullyConnected, Requantization
 from tests.backends.cpuacc.single import outcomes
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 LEAST, MOST = -(2**31), 2**31 - 1
 BIASES = {

@@ -18,20 +18,15 @@ from interposer.ops import (
     SpaceToBatchNd,
 )
 from interposer.ops.detection import DetectionRules
+from tests.backends.cpuacc.single import outcomes
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 RNG = np.random.default_rng(11)
 
 
 def floats(*shape: int) -> Array:
     return RNG.standard_normal(shape).astype(np.float32)
-
-
-def outcomes(network: ip.Network, arrays: list[Array], threads: int = 1) -> list[list[Array]]:
-    """Return the results of CpuAcc and of the reference."""
-    runtime = ip.Runtime(ip.CreationOptions(backend_options={"CpuAcc": {"NumberOfThreads": threads}}))
-    return [list(ip.load(network, [backend], runtime=runtime).run(arrays)) for backend in ("CpuAcc", "CpuRef")]
 
 
 def assert_same(results: list[list[Array]]) -> None:

@@ -10,7 +10,7 @@ from interposer.core.types import DataType, Quantization, TensorInfo
 from interposer.ops import Maximum, MaxPoolingWithIndices, Minimum
 from tests.backends.cpuacc.single import network_of, outcomes
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 RNG = np.random.default_rng(7)
 Q = Quantization(0.03, 5)

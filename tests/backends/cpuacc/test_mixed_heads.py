@@ -8,10 +8,11 @@ import pytest
 import interposer as ip
 from interposer import TensorInfo
 from interposer.ops import Addition, FullyConnected, Transpose
+from tests.backends.cpuacc.single import reference_results
 
 RANDOM = np.random.default_rng(20261128)
 
-pytestmark = pytest.mark.usefixtures("cpuacc")
+pytestmark = pytest.mark.usefixtures("shared_cpuacc")
 
 
 def floats(*shape):
@@ -45,7 +46,7 @@ def network_of(shape, axis, outputs, bias, turned=False, back=None, also_read=Fa
 
 
 def assert_like_the_reference(network, x):
-    expected = ip.load(network, ["CpuRef"]).run([x])
+    expected = reference_results(network, [x])
     for threads in (1, 2):
         options = ip.OptimizerOptions(model_options={"CpuAcc": {"NumberOfThreads": threads}})
         results = ip.load(network, ["CpuAcc"], options=options).run([x])

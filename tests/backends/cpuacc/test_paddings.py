@@ -18,8 +18,9 @@ from interposer.ops import (
     PoolingAlgorithm,
     TransposeConvolution2d,
 )
+from tests.backends.cpuacc.single import outcomes
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 SIDES = ["pad_left", "pad_right", "pad_top", "pad_bottom"]
 LAYOUTS = [DataLayout.NHWC, DataLayout.NCHW]
@@ -61,7 +62,7 @@ class Windows:
         self.images.append(image)
 
     def assert_alike(self) -> None:
-        result, expected = (ip.load(self.network, [backend]).run(self.images) for backend in ("CpuAcc", "CpuRef"))
+        result, expected = outcomes(self.network, self.images)
         for item, other in zip(result, expected, strict=True):
             scale = 0 if self.quantized else float(np.abs(other[np.isfinite(other)]).max(initial=1e-9))
             np.testing.assert_allclose(item, other, rtol=0, atol=1e-5 * scale)

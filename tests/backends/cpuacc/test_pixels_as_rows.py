@@ -22,6 +22,7 @@ from interposer.ops import (
     Reshape,
     Transpose,
 )
+from tests.backends.cpuacc.single import reference_results
 
 pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
 
@@ -65,7 +66,7 @@ class Tokens:
         for number, result in enumerate(results):
             self.network.add_output_layer(number, result)
         x = numbers(self.batch, 30, self.channels)
-        found, expected = (ip.load(self.network, [backend]).run([x]) for backend in ("CpuAcc", "CpuRef"))
+        found, expected = ip.load(self.network, ["CpuAcc"]).run([x]), reference_results(self.network, [x])
         for array, other in zip(found, expected, strict=True):
             np.testing.assert_allclose(array, other, rtol=0, atol=1e-5 * float(np.abs(other).max()))
 

@@ -24,8 +24,9 @@ from interposer.ops import (
     TransposeConvolution2d,
 )
 from interposer.ops.quantization import Requantization
+from tests.backends.cpuacc.single import outcomes, reference_results
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 DATA = Quantization(2.0**-12, 0)
 RESULT = Quantization(2.0**-10, 0)
@@ -59,8 +60,7 @@ class Layers:
         """Compare CpuAcc with the reference."""
         for n, output in enumerate(layer.outputs):
             self.network.add_output_layer(n, output)
-        runtime = ip.Runtime(ip.CreationOptions(backend_options={"CpuAcc": {"NumberOfThreads": threads}}))
-        results = [ip.load(self.network, [id], runtime=runtime).run(self.arrays) for id in ("CpuAcc", "CpuRef")]
+        results = outcomes(self.network, self.arrays, threads)
         for result, expected in zip(*results, strict=True):
             np.testing.assert_array_equal(result, expected)
 
@@ -213,7 +213,7 @@ def test_gates_of_very_small_and_very_large_numbers(function: ActivationFunction
     x = network.add_input_layer(0, TensorInfo((5,), DataType.INT16, Quantization(scale)))
     output = TensorInfo((5,), DataType.INT16, Quantization(2.0**-15))
     network.add_output_layer(0, network.add_layer(Activation(function), x, outputs=[output]))
-    result, expected = (ip.load(network, [backend]).run([codes])[0] for backend in ("CpuAcc", "CpuRef"))
+    result, expected = ip.load(network, ["CpuAcc"]).run([codes])[0], reference_results(network, [codes])[0]
     np.testing.assert_array_equal(result, expected)
     assert result[2] == (2**14 if function is ActivationFunction.SIGMOID else 0)
     assert scale < 1 or result[3] == 2**15 - 1

@@ -11,8 +11,9 @@ import interposer as ip
 from interposer.core.types import Array, DataType, Quantization, TensorInfo
 from interposer.ops import BatchMatMul, Softmax
 from interposer.ops.quantization import Requantization
+from tests.backends.cpuacc.single import outcomes
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 RNG = np.random.default_rng(8)
 
@@ -28,8 +29,7 @@ def assert_same(op: Any, infos: list[TensorInfo], output: TensorInfo | None = No
     layer = network.add_layer(op, *inputs, outputs=None if output is None else [output])
     network.add_output_layer(0, layer)
     arrays = [drawn(info) for info in infos]
-    runtime = ip.Runtime(ip.CreationOptions(backend_options={"CpuAcc": {"NumberOfThreads": threads}}))
-    result, expected = (ip.load(network, [name], runtime=runtime).run(arrays)[0] for name in ("CpuAcc", "CpuRef"))
+    [result], [expected] = outcomes(network, arrays, threads)
     np.testing.assert_array_equal(result, expected)
 
 

@@ -10,7 +10,7 @@ from interposer.core.types import DataLayout, Quantization, TensorInfo
 from interposer.ops import PaddingMethod, Pooling2d, PoolingAlgorithm, Reduce, ReduceOperation, Requantization
 from tests.backends.cpuacc.single import outcomes
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 NCHW, NHWC = DataLayout.NCHW, DataLayout.NHWC
 WINDOWS = {

@@ -8,8 +8,9 @@ import pytest
 import interposer as ip
 from interposer.core.types import TensorInfo
 from interposer.ops.recurrent_sequence import GruSequence, LstmSequence, RecurrentDirection, RnnSequence
+from tests.backends.cpuacc.single import outcomes
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 LAYERS = {
     "gru": (GruSequence, 3, {}),
@@ -40,8 +41,5 @@ def test_several_sequences_give_what_the_reference_gives(layer: str, batch: int,
     for n, output in enumerate(added.outputs):
         network.add_output_layer(n, output)
     arrays = [drawn(5, batch, 7), drawn(2, batch, hidden)]
-    options = {"CpuAcc": {"NumberOfThreads": threads}}
-    runtime = ip.Runtime(ip.CreationOptions(backend_options=options))
-    results = [ip.load(network, [backend], runtime=runtime).run(arrays) for backend in ("CpuAcc", "CpuRef")]
-    for result, expected in zip(*results, strict=True):
+    for result, expected in zip(*outcomes(network, arrays, threads), strict=True):
         np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5)

@@ -10,8 +10,9 @@ from interposer.core.types import Array, DataType, Quantization, TensorInfo
 from interposer.ir.graph import Layer
 from interposer.ops import BidirectionalSequenceRnn, Svdf, UnidirectionalSequenceLstm
 from interposer.ops.recurrent import ActivationRounding, FusedActivation
+from tests.backends.cpuacc.single import outcomes
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 STEPS, BATCH = 7, 3
 INPUT = Quantization(1 / 128, 5)
@@ -39,18 +40,14 @@ class Layers:
     def _drawn(self, shape: tuple[int, ...]) -> Array:
         return (self.rng.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)
 
-    def results(self, layer: Layer, array: Array, threads: int) -> tuple[list[Array], list[Array]]:
+    def results(self, layer: Layer, array: Array, threads: int) -> list[list[Array]]:
         """Return the results of CpuAcc and of the reference."""
         for n, output in enumerate(layer.outputs):
             self.network.add_output_layer(n, output)
-        runtime = ip.Runtime(ip.CreationOptions(backend_options={"CpuAcc": {"NumberOfThreads": threads}}))
-        accelerated, expected = (
-            ip.load(self.network, [backend], runtime=runtime).run([array]) for backend in ("CpuAcc", "CpuRef")
-        )
-        return list(accelerated), list(expected)
+        return outcomes(self.network, [array], threads)
 
 
-def assert_close(results: tuple[list[Array], list[Array]]) -> None:
+def assert_close(results: list[list[Array]]) -> None:
     for result, expected in zip(*results, strict=True):
         np.testing.assert_allclose(result, expected, rtol=0, atol=2e-5)
 

@@ -21,8 +21,9 @@ from interposer.ops import (
     Unique,
 )
 from interposer.ops.rearrange import PaddingMode
+from tests.backends.cpuacc.single import outcomes
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 RNG = np.random.default_rng(3)
 
@@ -38,14 +39,8 @@ def network_of(op: Any, *arrays: Array) -> ip.Network:
     return network
 
 
-def outcomes(op: Any, *arrays: Array) -> list[list[Array]]:
-    """Return the results of CpuAcc and of the reference."""
-    network = network_of(op, *arrays)
-    return [list(ip.load(network, [backend]).run(list(arrays))) for backend in ("CpuAcc", "CpuRef")]
-
-
 def assert_same(op: Any, *arrays: Array) -> None:
-    result, expected = outcomes(op, *arrays)
+    result, expected = outcomes(network_of(op, *arrays), list(arrays))
     for one, other in zip(result, expected, strict=True):
         np.testing.assert_array_equal(one, other)
 

@@ -11,7 +11,7 @@ from interposer.core.types import Array, DataType, TensorInfo
 from interposer.ops import Activation, ActivationFunction, Addition, Cast, Multiplication
 from tests.backends.cpuacc.single import network_of, outcomes
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 SMALL_FLOATS = [dtype for dtype in DataType if dtype.is_float and dtype.bits <= 8]
 SMALL_INTEGERS = [dtype for dtype in DataType if dtype.is_integer and dtype.bits < 8]

@@ -28,9 +28,10 @@ from interposer.ops import (
     Softmax,
     TransposeConvolution2d,
 )
+from tests.backends.cpuacc.single import reference_results
 
 pytestmark = [
-    pytest.mark.usefixtures("cpuacc"),
+    pytest.mark.usefixtures("shared_cpuacc"),
     pytest.mark.needs_cpuref,
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
 ]
@@ -58,7 +59,7 @@ def network_of(op: Op, x: Array, *constants: Array) -> ip.Network:
 
 def assert_alike(network: ip.Network, *inputs: Array) -> None:
     results = ip.load(network, backends=["CpuAcc", "CpuRef"]).run(inputs)
-    reference = ip.load(network, backends=["CpuRef"]).run(inputs)
+    reference = reference_results(network, inputs)
     for result, expected in zip(results, reference, strict=True):
         np.testing.assert_array_equal(np.isnan(result), np.isnan(expected))
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
@@ -93,7 +94,7 @@ def test_a_weight_that_sees_only_padding_is_multiplied_with_zeros(special: float
     op = kind(pad_top=1, pad_left=1, pad_right=1, pad_bottom=1, data_layout=DataLayout.NHWC)
     x = drawn(1, 1, 5, 1)
     network = network_of(op, x, weights)
-    assert np.isnan(ip.load(network, backends=["CpuRef"]).run([x])[0]).all()
+    assert np.isnan(reference_results(network, [x])[0]).all()
     assert_alike(network, x)
 
 

@@ -9,13 +9,14 @@ import interposer as ip
 from interposer.core.types import Quantization, TensorInfo
 from interposer.ops import Addition, FullyConnected, Multiplication, Pooling2d, PoolingAlgorithm, Subtraction
 from interposer.ops.quantization import Requantization
+from tests.backends.cpuacc.single import reference_results
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 
 def outputs(network: ip.Network, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    with ip.load(network, backends=["CpuAcc"]) as model, ip.load(network, backends=["CpuRef"]) as reference:
-        return [model.run(inputs)[0], reference.run(inputs)[0]]
+    with ip.load(network, backends=["CpuAcc"]) as model:
+        return [model.run(inputs)[0], reference_results(network, inputs)[0]]
 
 
 @pytest.mark.parametrize("rows", [1, 3, 40])
@@ -81,8 +82,8 @@ def test_arithmetic_of_two_quantized_tensors_is_the_reference_bit_for_bit(dtype,
         for order in (operands, operands[::-1]):
             network.add_output_layer(len(network.outputs), network.add_layer(op, *order, outputs=[result]))
     inputs = [_values(rng, info.dtype.numpy, tuple(info.shape)) for info in infos]
-    with ip.load(network, backends=["CpuAcc"]) as model, ip.load(network, backends=["CpuRef"]) as reference:
-        for ours, theirs in zip(model.run(inputs), reference.run(inputs), strict=True):
+    with ip.load(network, backends=["CpuAcc"]) as model:
+        for ours, theirs in zip(model.run(inputs), reference_results(network, inputs), strict=True):
             np.testing.assert_array_equal(ours, theirs)
 
 

@@ -9,8 +9,9 @@ import interposer as ip
 from interposer import TensorInfo
 from interposer.core.types import DataType
 from interposer.ops import Comparison, ComparisonOperation, Constant, Gather, NonMaxSuppression, NonZero, Reshape
+from tests.backends.cpuacc.single import outcomes, reference_results
 
-pytestmark = pytest.mark.usefixtures("cpuacc")
+pytestmark = pytest.mark.usefixtures("shared_cpuacc")
 
 
 def arrays_of(images, classes, boxes, dtype=np.float32, seed=0):
@@ -19,12 +20,11 @@ def arrays_of(images, classes, boxes, dtype=np.float32, seed=0):
     return places.astype(dtype), (random.integers(0, 40, (images, classes, boxes)) / 64).astype(dtype)
 
 
-def model_of(op, arrays, backend, threads=1):
+def network_of(op, arrays):
     network = ip.Network("suppression")
     inputs = [network.add_input_layer(n, TensorInfo(a.shape, DataType.of(a.dtype))) for n, a in enumerate(arrays)]
     network.add_output_layer(0, network.add_layer(op, *inputs, name="nms").output)
-    options = {"CpuAcc": {"NumberOfThreads": threads}} if backend == "CpuAcc" else {}
-    return ip.load(network, backends=[backend], options=ip.OptimizerOptions(model_options=options))
+    return network
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
@@ -42,8 +42,7 @@ def model_of(op, arrays, backend, threads=1):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_selected_boxes_are_those_of_the_reference(op, dtype, threads):
     arrays = arrays_of(2, 3, 70, dtype)
-    [expected] = model_of(op, arrays, "CpuRef").run(arrays)
-    [result] = model_of(op, arrays, "CpuAcc", threads).run(arrays)
+    [result], [expected] = outcomes(network_of(op, arrays), arrays, threads)
     assert result.dtype == np.int64
     assert result.tolist() == expected.tolist()
 
@@ -52,18 +51,18 @@ def test_the_selected_boxes_are_those_of_the_reference(op, dtype, threads):
 def test_images_classes_and_boxes_may_be_missing(shape):
     op = NonMaxSuppression(max_output_boxes_per_class=5, iou_threshold=0.3)
     arrays = arrays_of(*shape)
-    [expected] = model_of(op, arrays, "CpuRef").run(arrays)
-    [result] = model_of(op, arrays, "CpuAcc").run(arrays)
+    [result], [expected] = outcomes(network_of(op, arrays), arrays)
     assert (result.shape, result.tolist()) == (expected.shape, expected.tolist())
 
 
 def test_the_number_of_results_may_change_from_run_to_run():
     op = NonMaxSuppression(max_output_boxes_per_class=50, iou_threshold=0.3, score_threshold=0.25)
     boxes, scores = arrays_of(1, 2, 60)
-    model = model_of(op, (boxes, scores), "CpuAcc")
+    network = network_of(op, (boxes, scores))
+    model = ip.load(network, ["CpuAcc"])
     for factor in (1, 0, 0.5, 1):
         scaled = scores * np.float32(factor)
-        [expected] = model_of(op, (boxes, scaled), "CpuRef").run([boxes, scaled])
+        [expected] = reference_results(network, [boxes, scaled])
         [result] = model.run([boxes, scaled])
         assert result.tolist() == expected.tolist()
 

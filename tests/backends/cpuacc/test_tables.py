@@ -19,8 +19,9 @@ from interposer.ops import (
     Quantize,
     UnaryOperation,
 )
+from tests.backends.cpuacc.single import reference_results
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 SHAPE = (2, 3, 256)
 TYPES = ["int8", "uint8"]
@@ -67,8 +68,8 @@ class Chain:
             self.network.add_output_layer(number, result)
         generator = np.random.default_rng(0)
         arrays: list[Array] = [every_value(generator, tuple(item.shape), self.dtype) for item in self.inputs]
-        with ip.load(self.network, ["CpuAcc"]) as model, ip.load(self.network, ["CpuRef"]) as reference:
-            for matches, expected in zip(model.run(arrays), reference.run(arrays), strict=True):
+        with ip.load(self.network, ["CpuAcc"]) as model:
+            for matches, expected in zip(model.run(arrays), reference_results(self.network, arrays), strict=True):
                 np.testing.assert_array_equal(matches, expected, strict=True)
 
 

@@ -8,7 +8,7 @@ import pytest
 from interposer.ops import FakeQuantization, HashtableLookup
 from tests.backends.cpuacc.single import network_of, outcomes
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 RNG = np.random.default_rng(7)
 

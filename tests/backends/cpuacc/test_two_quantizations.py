@@ -13,7 +13,7 @@ OPERATORS = [
 ]
 
 
-@pytest.mark.usefixtures("cpuacc")
+@pytest.mark.usefixtures("shared_cpuacc")
 @pytest.mark.needs_cpuref
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("op", OPERATORS, ids=str)

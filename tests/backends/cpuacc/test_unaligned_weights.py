@@ -12,7 +12,7 @@ from interposer.ops.control import Constant
 onnx = pytest.importorskip("onnx")
 helper = onnx.helper
 
-pytestmark = pytest.mark.usefixtures("cpuacc")
+pytestmark = pytest.mark.usefixtures("shared_cpuacc")
 FLOAT, HALF, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.INT64
 
 

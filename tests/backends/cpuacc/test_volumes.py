@@ -22,8 +22,9 @@ from interposer.ops import (
     PoolingAlgorithm,
     Transpose,
 )
+from tests.backends.cpuacc.single import reference_results
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 PADDED = dict.fromkeys(["pad_left", "pad_right", "pad_top", "pad_bottom", "pad_front", "pad_back"], 1)
 TWICE = {"stride_x": 2, "stride_y": 2, "stride_z": 2}
@@ -65,8 +66,8 @@ def _input(network: ip.Network, shape: tuple[int, ...], first: bool) -> Any:
 def _results(network: ip.Network, x: Array, threads: int = 1) -> tuple[list[Array], list[Array]]:
     """Return the outputs on CpuAcc alone, in one part, and on CpuRef."""
     options = ip.OptimizerOptions(model_options={"CpuAcc": {"NumberOfThreads": threads}})
-    with ip.load(network, ["CpuAcc"], options=options) as model, ip.load(network, ["CpuRef"]) as reference:
-        return [[np.array(y) for y in loaded.run([x])] for loaded in (model, reference)]  # type: ignore[return-value]
+    with ip.load(network, ["CpuAcc"], options=options) as model:
+        return [np.array(y) for y in model.run([x])], reference_results(network, [x])
 
 
 @pytest.mark.parametrize("threads", [1, 3])

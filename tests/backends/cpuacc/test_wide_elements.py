@@ -8,7 +8,7 @@ import pytest
 from interposer.ops import BinaryOperation, ElementwiseBinary, ElementwiseUnary, UnaryOperation
 from tests.backends.cpuacc.single import network_of, outcomes
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 RNG = np.random.default_rng(2)
 TYPES = [np.float64, np.int8, np.int16, np.uint8, np.uint16, np.uint32, np.uint64]
