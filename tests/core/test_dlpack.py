@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import gc
+import re
 
 import numpy as np
 import pytest
@@ -38,6 +39,14 @@ def test_rows_with_gaps_and_turned_ones_are_seen_as_they_are():
     result = as_array(tensor)
     assert result.ctypes.data == tensor.data_ptr()
     np.testing.assert_array_equal(result.astype(np.float32), tensor.float().numpy())
+
+
+def test_a_tensor_whose_memory_has_the_negated_elements_is_copied_and_not_shared():
+    tensor = torch.complex(torch.zeros(3), torch.arange(3.0)).conj().imag
+    assert tensor.is_neg()
+    np.testing.assert_array_equal(as_array(tensor), [0, -1, -2])
+    with pytest.raises(BindingError, match=re.escape("its memory has the negated elements; call resolve_neg() first")):
+        shared_array(tensor)
 
 
 def test_the_memory_lives_as_long_as_the_array():

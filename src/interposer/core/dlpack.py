@@ -171,8 +171,19 @@ def _check_device(value: Any) -> None:
         raise ValueError(f"it is on device {device_id} ({name}); copy it to the host first")
 
 
+def _is_lazily_negated(value: Any) -> bool:
+    """Return True for a tensor of PyTorch whose memory has the negated elements, such as ``z.conj().imag``.
+
+    DLPack cannot express this, and PyTorch exports the memory as it is.
+    """
+    is_neg = getattr(value, "is_neg", None)
+    return callable(is_neg) and bool(is_neg())
+
+
 def _of_library(value: Any) -> Array:
     _check_device(value)
+    if _is_lazily_negated(value):
+        value = value.resolve_neg()
     try:
         return np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
     except (TypeError, RuntimeError, BufferError) as error:
@@ -190,6 +201,8 @@ def _buffer(value: Any) -> memoryview:
 
 
 def _read_shared(value: Any) -> Array:
+    if _is_lazily_negated(value):
+        raise ValueError("its memory has the negated elements; call resolve_neg() first")
     try:
         capsule = value.__dlpack__(max_version=(1, 0))
     except TypeError:  # the library's DLPack has no versions
