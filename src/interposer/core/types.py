@@ -546,8 +546,8 @@ class TensorInfo:
         object.__setattr__(self, "quantization", quantization)
         object.__setattr__(self, "constant", constant)
         object.__setattr__(self, "element", None if element is None else _without_constant(element))
-        is_plain = quantization is None and constant is None and element is None and self.dtype not in COLLECTIONS
-        for error in () if is_plain else self._problems():
+        is_plain = constant is None and element is None and self.dtype not in COLLECTIONS
+        for error in () if is_plain and _surely_fits(quantization, self.dtype) else self._problems():
             raise InvalidArgumentError(error)
 
     @classmethod
@@ -560,7 +560,7 @@ class TensorInfo:
         object.__setattr__(info, "quantization", quantization)
         object.__setattr__(info, "constant", array)
         object.__setattr__(info, "element", None)
-        for error in () if quantization is None else info._quantization_problems(quantization):
+        for error in () if _surely_fits(quantization, info.dtype) else info._quantization_problems(quantization):
             raise InvalidArgumentError(error)
         return info
 
@@ -599,7 +599,7 @@ class TensorInfo:
             constant_type = f"{DataType.of(constant.dtype)}{TensorShape(constant.shape)}"
             yield f"the constant is {constant_type}, but the tensor {self.dtype}{self.shape}"
 
-    def _quantization_problems(self, quantization: Quantization) -> Iterator[str]:
+    def _quantization_problems(self, quantization: Quantization | None) -> Iterator[str]:
         if not isinstance(quantization, Quantization):
             yield f"the quantization must be a Quantization, not {quantization!r}"
             return
@@ -752,6 +752,18 @@ class TensorInfo:
         suffix = f" {self.quantization}" if self.quantization else ""
         suffix += "" if self.element is None else f" of {self.element}"
         return f"{self.dtype}{self.shape}{suffix}"
+
+
+def _surely_fits(quantization: Quantization | None, dtype: DataType) -> bool:
+    """Return True if a tensor of any shape is certain to be valid with a type and a quantization; a fast path."""
+    if quantization is None:
+        return True
+    low, high = _ZERO_POINTS.get(dtype, (0, -1))
+    return type(quantization) is Quantization and quantization.axis is None and low <= quantization.zero_point <= high
+
+
+_ZERO_POINTS: Final = {dtype: integer_range(dtype) for dtype in QUANTIZABLE}
+"""The smallest and the largest zero point of each type of quantized values."""
 
 
 def _without_constant(element: TensorInfo | None) -> TensorInfo | None:

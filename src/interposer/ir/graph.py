@@ -12,6 +12,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from interposer.core.errors import InvalidArgumentError, VerificationError
@@ -24,6 +25,9 @@ __all__ = ["Graph", "Inference", "Layer", "Use", "Uses", "Value", "binding_id", 
 
 SHOWN: Final = 10
 """How many of the layers in a cycle an error names."""
+
+
+_info: Final[Callable[[Any], Any]] = attrgetter("info")
 
 
 class Use(NamedTuple):
@@ -197,7 +201,8 @@ class Layer:
     @property
     def values(self) -> tuple[Value, ...]:
         """The input values, without absent ones."""
-        return tuple([value for value in self._inputs if value is not None])
+        inputs = self._inputs
+        return tuple(inputs if None not in inputs else [value for value in inputs if value is not None])  # type: ignore[arg-type]
 
     def tensor_of(self, operand: str) -> str:
         """Return the name of the tensor that the layer has for an operand, or "" if there is none of this name."""
@@ -223,12 +228,14 @@ class Layer:
     @property
     def input_infos(self) -> tuple[TensorInfo | None, ...]:
         """The infos of the inputs, None if one is absent or unknown."""
-        return tuple([None if value is None else value.info for value in self._inputs])
+        inputs = self._inputs
+        return tuple(map(_info, inputs) if None not in inputs else [value and value.info for value in inputs])
 
     @property
     def output_infos(self) -> tuple[TensorInfo, ...]:
         """The infos of the outputs, all of which must be known."""
-        return tuple([value.known for value in self.outputs])
+        infos = tuple(map(_info, self.outputs))
+        return infos if all(infos) else tuple([value.known for value in self.outputs])
 
     def operand(self, name: str) -> Value | None:
         """Return the input with this name, or None if it is absent."""
@@ -293,11 +300,12 @@ class Graph:
                 of the wrong type.
         """
         self._check_all_own(inputs)
-        error = op.arity_problem(len(inputs))
+        error = op.arity_problem(len(inputs)) if len(inputs) > len(op.operands) else None
         if error:
             raise InvalidArgumentError(error)
         count = op.num_results()
-        _check_declared(op, count, outputs)
+        if outputs:
+            _check_declared(op, count, outputs)
         if not isinstance(name, str | None):
             raise InvalidArgumentError(f"a layer's name must be a text, not {name!r}")
         layer = Layer(op, self.free_name(name or op.op_name().lower()), source)
@@ -379,7 +387,7 @@ class Graph:
         self._check_member(layer)
         output = layer.output
         self._check_all_own(inputs)
-        error = op.arity_problem(len(inputs))
+        error = op.arity_problem(len(inputs)) if len(inputs) > len(op.operands) else None
         if error:
             raise InvalidArgumentError(error)
         _check_declared(op, 1, (declared,))

@@ -18,6 +18,7 @@ from interposer.ops.control import Constant, Input
 from interposer.ops.control_flow import ControlFlow, If, Infos, merged_carried
 
 _declared: Final = attrgetter("declared")
+_info: Final = attrgetter("info")
 _inference: Final = partial(tuple.__new__, Inference)
 """Makes an `Inference` of its fields; a fast path, as every layer of a network has one."""
 
@@ -50,12 +51,13 @@ def infer_layer(layer: Layer) -> list[str]:
     if type(layer.op) is Constant and layer.outputs[0].declared is None:
         return _infer_constant(layer, layer.op)
     infos = layer.input_infos
-    key = None if layer._regions else _inference_key(layer.op, infos)
-    inferred = _remembered(key)
+    memory = None if layer._regions else _memory.get()
+    key = None if memory is None else _inference_key(layer.op, infos)
+    inferred = None if memory is None or key is None else memory.get(key)
     errors: list[str] = []
     if inferred is None:
         errors = layer_problems(layer)
-        if errors or any([value.info is None for value in layer.values]):
+        if errors or not all(map(_info, layer.values)):
             _clear_infos(layer.outputs)
             return errors
         try:
@@ -66,7 +68,7 @@ def infer_layer(layer: Layer) -> list[str]:
         except InvalidArgumentError as error:
             _clear_infos(layer.outputs)
             return [str(error)]
-        _remember(key, inferred)
+        _remember(memory, key, inferred)
     for value, info in zip(layer.outputs, inferred, strict=True):
         is_given = value.declared is None and info is not None
         merged = info if is_given else _merged(info, value.declared, _title(value))
@@ -88,11 +90,12 @@ def _infer_constant(layer: Layer, op: Constant) -> list[str]:
 
 def inferred_for(op: Op, inputs: Sequence[TensorInfo | None]) -> Sequence[TensorInfo | None] | None:
     """Return the infos of an operator's results for operands with these infos; None if it does not accept them."""
-    key = _inference_key(op, inputs)
-    inferred = _remembered(key)
+    memory = _memory.get()
+    key = None if memory is None else _inference_key(op, inputs)
+    inferred = None if memory is None or key is None else memory.get(key)
     if inferred is None and not op.violations(*inputs):
         inferred = op.infer_infos(*inputs)
-        _remember(key, inferred)
+        _remember(memory, key, inferred)
     return inferred
 
 
@@ -129,10 +132,9 @@ def inferences_remembered() -> Iterator[None]:
 def _inference_key(op: Op, inputs: Sequence[TensorInfo | None]) -> tuple[Any, ...] | None:
     """Return a key of an operator and the infos of its inputs; None if equal keys may not have equal results.
 
-    The result is also None if nothing is remembered. Constants are identified by their arrays, which the infos in the
-    key refer to.
+    Constants are identified by their arrays, which the infos in the key refer to.
     """
-    if _memory.get() is None or not inputs or not op.executable:
+    if not inputs or not op.executable:
         return None
     constants = []
     for info in inputs:
@@ -142,14 +144,8 @@ def _inference_key(op: Op, inputs: Sequence[TensorInfo | None]) -> tuple[Any, ..
     return op, *inputs, *constants
 
 
-def _remembered(key: tuple[Any, ...] | None) -> Sequence[TensorInfo | None] | None:
-    memory = None if key is None else _memory.get()
-    return None if memory is None else memory.get(key)
-
-
-def _remember(key: tuple[Any, ...] | None, inferred: Sequence[TensorInfo | None]) -> None:
-    memory = None if key is None else _memory.get()
-    if memory is not None and all(map(_is_plain, inferred)):
+def _remember(memory: _Memory | None, key: tuple[Any, ...] | None, inferred: Sequence[TensorInfo | None]) -> None:
+    if memory is not None and key is not None and all(map(_is_plain, inferred)):
         memory[key] = inferred
 
 
@@ -186,7 +182,7 @@ def known_inference(layer: Layer) -> Inference | None:
 def layer_problems(layer: Layer) -> list[str]:
     """Return the errors in a layer's inputs, without errors that only follow from an unknown input."""
     infos = layer.input_infos
-    if any([value.info is None for value in layer.values]):
+    if not all(map(_info, layer.values)):
         arguments = zip(layer.op.operands, layer.op.arguments(layer.inputs), strict=True)
         missing = [declared.name for declared, value in arguments if value is None and not declared.optional]
         return [f"{name} is not connected" for name in missing]
