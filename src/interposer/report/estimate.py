@@ -8,7 +8,7 @@ from typing import Final
 
 from interposer.core.records import dataclass
 from interposer.core.types import Dim, TensorInfo
-from interposer.ir.graph import Graph, Layer
+from interposer.ir.graph import Graph, Layer, Value
 from interposer.ir.regions import places
 from interposer.ops.control import Constant, Input, Output
 from interposer.ops.control_flow import ControlFlow, If, Loop
@@ -36,21 +36,25 @@ def estimate(graph: Graph) -> Estimate:
     loop that ends when its body says so. Of two branches, the more expensive one counts.
     """
     order = graph.topological()
-    constants = [layer.output.known for layer in order if isinstance(layer.op, Constant)]
+    sizes = {value: value.known.num_bytes for layer in order for value in layer.outputs}
+    open_values = {value for value, size in sizes.items() if isinstance(size, Dim)}
+    sizes.update(dict.fromkeys(open_values, 0))
+    constant_sizes = [sizes[layer.output] for layer in order if isinstance(layer.op, Constant)]
     region_estimates = {layer: [estimate(region) for region in layer.regions] for layer in order if layer.regions}
-    constant_bytes = sum(map(_bytes, constants)) + sum(
+    constant_bytes = sum(constant_sizes) + sum(
         region_estimate.constant_bytes for estimates in region_estimates.values() for region_estimate in estimates
     )
     peaks = {
         layer: max(region_estimate.peak_bytes - region_estimate.constant_bytes for region_estimate in estimates)
         for layer, estimates in region_estimates.items()
     }
-    num_operations = sum([operations(layer) for layer in order if layer not in region_estimates])
+    counted = [layer for layer in order if layer not in region_estimates and not isinstance(layer.op, _FREE)]
+    num_operations = sum([_operations(layer, open_values) for layer in counted])
     num_operations += sum(
         _of_regions(layer, (region_estimate.operations for region_estimate in estimates))
         for layer, estimates in region_estimates.items()
     )
-    return Estimate(constant_bytes + _peak(order, peaks), constant_bytes, num_operations)
+    return Estimate(constant_bytes + _peak(order, sizes, peaks), constant_bytes, num_operations)
 
 
 _FREE: Final = (Input, Output, Constant)
@@ -65,6 +69,13 @@ def operations(layer: Layer) -> int:
         if info is not None and not info.shape.is_concrete:
             return 0
     return int(layer.op.operations(inputs, outputs))
+
+
+def _operations(layer: Layer, open_values: set[Value]) -> int:
+    """Return the number of operations of one layer; `open_values` are the values of unknown sizes."""
+    if not open_values:
+        return int(layer.op.operations(layer.input_infos, layer.output_infos))
+    return operations(layer)
 
 
 def operations_of(graph: Graph) -> dict[str, int]:
@@ -86,17 +97,17 @@ def _may_end_early(layer: Layer) -> bool:
     return isinstance(layer.op, Loop) and layer.regions[0].outputs[0].values[0].known.constant is None
 
 
-def _peak(order: list[Layer], region_peaks: dict[Layer, int]) -> int:
+def _peak(order: list[Layer], sizes: dict[Value, int], region_peaks: dict[Layer, int]) -> int:
     """Return the largest total size in bytes of tensors that are alive at the same time during a run.
 
-    `order` are the layers in running order, and `region_peaks` has the peak of the regions of each control flow layer.
+    `order` are the layers in running order, `sizes` are those of all values in bytes, and `region_peaks` has the peak
+    of the regions of each control flow layer.
     """
     computed = [layer for layer in order if not isinstance(layer.op, Constant)]
-    sizes = {value: _bytes(value.known) for layer in computed for value in layer.outputs}
-    last_reader = {value: layer for layer in computed for value in layer.inputs if value in sizes}
+    last_reader = {value: layer for layer in computed for value in layer._inputs}
     freed_bytes = dict.fromkeys(computed, 0)
-    for value, size in sizes.items():
-        freed_bytes[last_reader.get(value, value.producer)] += size
+    for value in [value for layer in computed for value in layer.outputs]:
+        freed_bytes[last_reader.get(value, value.producer)] += sizes[value]
     live_bytes = peak_bytes = 0
     for layer in computed:
         live_bytes += sum([sizes[value] for value in layer.outputs])
@@ -144,8 +155,3 @@ def _row(layer: Layer) -> int:
         return 0
     width = output.shape[layer.op.data_layout.value.index("W")]  # type: ignore[attr-defined]
     return int(width) * math.prod(map(int, weights.known.shape[1:])) * getattr(layer.op, "groups", 1) * 4
-
-
-def _bytes(info: TensorInfo) -> int:
-    num_bytes = info.num_bytes
-    return 0 if isinstance(num_bytes, Dim) else int(num_bytes)
