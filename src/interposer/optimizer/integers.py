@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from interposer.core.records import dataclass
 from interposer.core.schema import Op
@@ -14,10 +14,12 @@ from interposer.ir.subgraph import is_placed_by_a_backend
 from interposer.ops import Constant, Dequantize, Quantize
 from interposer.optimizer.preference import Candidate, Preference
 from interposer.optimizer.rewrites.quantized import INTEGERS, computing_layer, dequantize_later, integer_candidates
-from interposer.rewriting.driver import Rewritten, apply_rewrites
+from interposer.rewriting.driver import Journal, Rewritten, Rules, apply_rewrites
 from interposer.rewriting.pattern import New, Replacement, Rewrite, info_of
 
 __all__ = ["ComputeInIntegers"]
+
+_RULES: Final = Rules(INTEGERS)
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,12 @@ class ComputeInIntegers:
         """Apply the rewrites to a graph, and return how often each was applied."""
         if not any(isinstance(layer.op, Dequantize) for layer in graph):
             return Rewritten()
-        before, known = graph.clone(), {layer.guid: (layer.op, layer.output_infos) for layer in graph}
-        rewritten = apply_rewrites(graph, INTEGERS)
-        new_layers = [layer for layer in graph if known.get(layer.guid) != (layer.op, layer.output_infos)]
-        new_layers = [layer for layer in new_layers if is_placed_by_a_backend(layer)]
-        if self.preference.is_first_for(graph, new_layers):
+        journal = Journal()
+        rewritten = apply_rewrites(graph, _RULES, journal)
+        new_layers = [layer for layer in graph if layer in journal.made and is_placed_by_a_backend(layer)]
+        if journal.before is None or self.preference.is_first_for(graph, new_layers):
             return rewritten
-        graph.restore(before)
+        graph.restore(journal.before)
         return self._apply_checked(graph)
 
     def _apply_checked(self, graph: Graph) -> Rewritten:

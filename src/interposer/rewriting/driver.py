@@ -24,7 +24,7 @@ from interposer.ops import Constant, Input
 from interposer.ops.axes import transposed
 from interposer.rewriting.pattern import INSERTED, Moved, New, Replacement, Rewrite, inverse, transpose
 
-__all__ = ["Rewritten", "Rules", "apply_rewrites", "replace"]
+__all__ = ["Journal", "Rewritten", "Rules", "apply_rewrites", "replace"]
 
 _log = logging.getLogger("interposer.optimizer")
 _PER_LAYER: Final = 16
@@ -42,23 +42,39 @@ class Rewritten:
     finished: bool = True
 
 
-class Rules(dict[type[Op], tuple[Rewrite, ...]]):
-    """The rewrites that apply to each type of operator, which are found when the type is first asked for."""
+class Journal:
+    """What is needed to examine and to undo rewrites: the graph before the first one, and the layers that they made.
+
+    `before` is None if no rewrite was applied. `made` has the layers that were added or got another operator, also
+    those that later rewrites removed.
+    """
+
+    def __init__(self) -> None:
+        self.before: Graph | None = None
+        self.made: dict[Layer, None] = {}
+
+
+class Rules(dict[type[Op], tuple[tuple[Rewrite, bool], ...]]):
+    """The rewrites that may apply to each type of operator, which are found when the type is first asked for.
+
+    Each is in a pair with True if operators of the type have to be asked for their traits, as these may differ.
+    """
 
     def __init__(self, rewrites: Iterable[Rewrite]) -> None:
         super().__init__()
         self._rewrites = tuple(rewrites)
 
-    def __missing__(self, op: type[Op]) -> tuple[Rewrite, ...]:
-        rules = self[op] = tuple([rewrite for rewrite in self._rewrites if rewrite.may_apply_to(op)])
+    def __missing__(self, op: type[Op]) -> tuple[tuple[Rewrite, bool], ...]:
+        matching = [rewrite for rewrite in self._rewrites if rewrite.may_apply_to(op)]
+        rules = self[op] = tuple([(rule, rule.traits is not None and op.traits is not Op.traits) for rule in matching])
         return rules
 
 
-def apply_rewrites(graph: Graph, rewrites: Sequence[Rewrite] | Rules) -> Rewritten:
+def apply_rewrites(graph: Graph, rewrites: Sequence[Rewrite] | Rules, journal: Journal | None = None) -> Rewritten:
     """Try every rewrite on every layer in running order, and repeat this until nothing changes.
 
     Returns how often each rewrite was applied. They are stopped, with a warning, after a number of applications that
-    only an endless sequence can reach.
+    only an endless sequence can reach. `journal` records what is needed to undo them.
 
     Raises:
         VerificationError: a rewrite returned an invalid replacement; the graph may be partly changed then.
@@ -68,14 +84,14 @@ def apply_rewrites(graph: Graph, rewrites: Sequence[Rewrite] | Rules) -> Rewritt
     if not any([rules[type(layer.op)] for layer in graph]):
         return rewritten
     bound = _PER_LAYER * (len(graph) + 1)
-    while _sweep(graph, rules, rewritten, bound):
+    while _sweep(graph, rules, rewritten, bound, journal):
         pass
     if not rewritten.finished:
         _log.warning("rewrites stopped after %d applications: %s", rewritten.counts.total(), dict(rewritten.counts))
     return rewritten
 
 
-def _sweep(graph: Graph, rules: Rules, rewritten: Rewritten, bound: int) -> bool:
+def _sweep(graph: Graph, rules: Rules, rewritten: Rewritten, bound: int, journal: Journal | None) -> bool:
     """Try the rewrites once on all layers, and on the layers that this creates; return True if another round is needed.
 
     `rewritten` counts the applications; `bound` is the number of them after which to stop.
@@ -84,13 +100,15 @@ def _sweep(graph: Graph, rules: Rules, rewritten: Rewritten, bound: int) -> bool
     pending_layers = deque([layer for layer in graph.topological() if rules[type(layer.op)]])
     while pending_layers:
         layer = pending_layers.popleft()
-        if not layer.op.pure or layer not in graph:
+        if not layer.op.pure or layer.guid not in graph._layers:
             continue
         named_replacement = _first_match(layer, rules[type(layer.op)])
         if named_replacement is None:
             continue
         name, replacement = named_replacement
-        affected = replace(graph, layer, replacement, by=name)
+        if journal is not None and journal.before is None:
+            journal.before = graph.clone()
+        affected = replace(graph, layer, replacement, by=name, journal=journal)
         rewritten.counts[name] += 1
         pending_layers.extendleft(affected)
         if rewritten.counts.total() >= bound:
@@ -99,10 +117,10 @@ def _sweep(graph: Graph, rules: Rules, rewritten: Rewritten, bound: int) -> bool
     return rewritten.counts.total() > applied_before
 
 
-def _first_match(layer: Layer, rules: Iterable[Rewrite]) -> tuple[str, Replacement] | None:
+def _first_match(layer: Layer, rules: Iterable[tuple[Rewrite, bool]]) -> tuple[str, Replacement] | None:
     op = layer.op
-    for rule in rules:
-        if rule.traits is not None and not rule.applies_to(op):
+    for rule, depends_on_traits in rules:
+        if depends_on_traits and not rule.applies_to(op):
             continue
         try:
             replacement = rule.function(op, layer)
@@ -113,17 +131,19 @@ def _first_match(layer: Layer, rules: Iterable[Rewrite]) -> tuple[str, Replaceme
     return None
 
 
-def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) -> list[Layer]:
+def replace(
+    graph: Graph, layer: Layer, replacement: Replacement, *, by: str, journal: Journal | None = None
+) -> list[Layer]:
     """Replace the outputs of `layer` by `replacement` and erase the layer.
 
     Layers that are not used any more are erased too. Returns the layers to examine again: the new ones, and the users
-    of the outputs. `by` is the name of the rewrite.
+    of the outputs. `by` is the name of the rewrite. New and changed layers are added to the `journal`.
 
     Raises:
         VerificationError: the replacement is invalid; names the rewrite and the errors.
     """
     if isinstance(replacement, Moved):
-        return _move(graph, layer, replacement, by)
+        return _move(graph, layer, replacement, by, journal)
     replacements = replacement if isinstance(replacement, tuple) else (replacement,)
     maker = _Maker(graph, layer, by)
     stand_ins = [maker.stand_in(new, old) for new, old in zip(replacements, layer.outputs, strict=True)]
@@ -136,11 +156,14 @@ def replace(graph: Graph, layer: Layer, replacement: Replacement, *, by: str) ->
         gone.append(layer)
     maker.name_layers()
     _remember(maker.new_of_layer, stand_ins, gone)
-    _log.debug("%s: %s -> %s", by, layer, ", ".join(value.name for value in stand_ins))
+    if journal is not None:
+        journal.made.update(dict.fromkeys(maker.new_of_layer))
+    if _log.isEnabledFor(logging.DEBUG):
+        _log.debug("%s: %s -> %s", by, layer, ", ".join(value.name for value in stand_ins))
     return [*maker.new_of_layer, *dict.fromkeys(users)]
 
 
-def _move(graph: Graph, layer: Layer, moved: Moved, by: str) -> list[Layer]:
+def _move(graph: Graph, layer: Layer, moved: Moved, by: str, journal: Journal | None) -> list[Layer]:
     """Change a layer in place, add the transposes of its results, and return the layers to examine again.
 
     The infos of the results are those before with permuted axes, so that nothing is inferred.
@@ -161,7 +184,10 @@ def _move(graph: Graph, layer: Layer, moved: Moved, by: str) -> list[Layer]:
     if original_names:
         _note(layer, MergedNames((_stood_for(layer), *original_names)))
     _log.debug("%s: moved the axes of %s", by, layer)
-    return [*maker.new_of_layer, layer, *transposes, *dict.fromkeys(users)]
+    made = [*maker.new_of_layer, layer, *transposes]
+    if journal is not None:
+        journal.made.update(dict.fromkeys(made))
+    return [*made, *dict.fromkeys(users)]
 
 
 def _permute(graph: Graph, value: Value, axes: Sequence[int]) -> list[Layer]:

@@ -103,7 +103,7 @@ class Legalization:
     def changes(self, layer: Layer) -> bool:
         """Return True if a layer must be changed so that the format can express it."""
         rules = self._own_rules[type(layer.op)]
-        return bool(layer.regions) or any(rule(layer) is not None for rule in rules)
+        return bool(layer.regions) or any(rule(layer) is not None for rule, _ in rules)
 
 
 def origin(layer: Layer) -> str:
