@@ -315,13 +315,14 @@ class Importer:
             constants = [self.constant(array, name, source, info.quantization) for info, array in folded]
             self._pass_on(operands, constants)
             return constants
-        layer = self.add_layer(op, operands, name, source)
+        layer = self._added(op, operands, name, source, ())
         if quantization is not None:
             declare_quantization(layer.outputs[0], quantization)
-        self._note_dimensions(layer)
+        if self._dimensions or isinstance(op, Shape):
+            self._note_dimensions(layer)
         for value, (info, array) in zip(layer.outputs, folded or (), strict=False):
             self._note_collection(value, info, array)
-        return [self._settled(value) for value in layer.outputs]
+        return [value if value.constant is None else self._settled(value) for value in layer.outputs]
 
     def add_layer(
         self,
@@ -336,10 +337,16 @@ class Importer:
         `declared` are the infos of outputs that the file declares, None for those that are inferred. `ParseError` is
         raised if the operator does not accept the operands, or infers other infos.
         """
-        layer = self.network.graph.add(op.canonical(), operands, name=self._name(name), outputs=declared, source=source)
+        return self._added(op.canonical(), operands, name, source, declared)
+
+    def _added(
+        self, op: Op, operands: Sequence[Value | None], name: str, source: str, declared: Sequence[TensorInfo | None]
+    ) -> Layer:
+        layer = self.network.graph.add(op, operands, name=self._name(name), outputs=declared, source=source)
         for error in infer_layer(layer):
             raise ParseError(error)
-        self._pass_on(operands, layer.outputs)
+        if self._caller_values:
+            self._pass_on(operands, layer.outputs)
         return layer
 
     def add_control(

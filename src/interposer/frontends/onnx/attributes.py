@@ -63,7 +63,7 @@ class Attributes:
 
     def integer(self, name: str, default: int | None = None) -> int:
         """Return an integer attribute, or the default if the node does not have it."""
-        attribute = self._attribute(name, _INT)
+        attribute = self._attribute(name, _INT) if name in self._attributes else None
         if attribute is not None:
             return int(attribute.i)
         return self._required(name) if default is None else default

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,9 +21,16 @@ from interposer.ir.graph import Value
 
 __all__ = ["GraphImporter"]
 
+NodeKind: TypeAlias = tuple[str, int | None, Converter | None]
+"""The domain of an operator, the version of its opset and its converter, None if they are not known."""
+
 
 class GraphImporter(ImportState):
     """Converts the nodes of an ONNX graph to layers; the base class keeps the values and names of the import so far."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._kinds: dict[tuple[str, str], NodeKind] = {}
 
     def convert(self, nodes: Sequence[Message]) -> None:
         """Convert nodes, which must be in topological order.
@@ -46,10 +54,10 @@ class GraphImporter(ImportState):
         return f"{message.op_type}_{number}"
 
     def _convert_node(self, message: Message, name: str) -> None:
-        domain = domain_of(message)
-        version = self._version(domain)
+        kind = self._kinds.get((message.domain, message.op_type)) or self._kind(message)
+        domain, version, converter = kind
         function = self._functions.find(message)
-        converter = None if function is not None else self._converter(message, version)
+        converter = None if function is not None else converter
         place, refuse = f"node {name!r} ({message.op_type})", partial(self._refuse, message, name, domain)
         with self.conversion(place, refuse, name):
             if self._missing and any(name in self._missing for name in names_in(message)):
@@ -59,6 +67,14 @@ class GraphImporter(ImportState):
                 self._run(converter, Node(self, message, name, version or 1), message.output)
             else:
                 self._inline(function or self._standard_function(message, version), message, name, self._convert_node)
+
+    def _kind(self, message: Message) -> NodeKind:
+        """Return what is known of the operator of a node, for all nodes of this operator."""
+        domain = domain_of(message)
+        version = self._version(domain)
+        kind = domain, version, self._converter(message, version)
+        self._kinds[message.domain, message.op_type] = kind
+        return kind
 
     def _version(self, domain: str) -> int | None:
         """Return the version of a domain's opset, which is the newest known one if the model does not import it.
@@ -94,10 +110,11 @@ class GraphImporter(ImportState):
         `message` is the calling node and `name` its name, which prefixes the names in the body.
         """
         body = self._functions.body(function, message, name)
-        opsets, self._opsets = self._opsets, {**self._opsets, **body.opsets}
+        opsets, kinds = self._opsets, self._kinds
+        self._opsets, self._kinds = {**opsets, **body.opsets}, {}
         for inner in body.nodes:
             visit(inner, inner.name)
-        self._opsets = opsets
+        self._opsets, self._kinds = opsets, kinds
         for output, value in body.aliases:
             if value in self._missing:
                 self._missing.add(output)

@@ -31,8 +31,9 @@ def names_in(node: Message) -> list[str]:
     """Return the names of the values that a node takes: its inputs, and the outside values that its subgraphs use."""
     names = [name for name in node.input if name]
     for attribute in node.attribute:
-        for graph in graphs_in(attribute):
-            names += _outside_names(graph)
+        if attribute.type in (_GRAPH, _GRAPHS):
+            for graph in graphs_in(attribute):
+                names += _outside_names(graph)
     return names
 
 
@@ -67,7 +68,7 @@ def needed_nodes(nodes: Sequence[Message], outputs: Iterable[str]) -> list[Messa
 def _dependencies(nodes: Sequence[Message]) -> tuple[dict[str, int], list[set[int]]]:
     """Return the position of the node that gives each value, and for each node the positions of those it depends on."""
     producers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
-    return producers, [{producers[name] for name in names_in(node) if name in producers} for node in nodes]
+    return producers, [{producers[name] for name in names if name in producers} for names in map(names_in, nodes)]
 
 
 def _reached(pending: list[int], needs: Sequence[set[int]]) -> set[int]:
@@ -108,6 +109,8 @@ def cut(document: Document, inputs: Sequence[str], outputs: Sequence[str] | None
     its outputs; None keeps them. Names that the graph does not have are ignored if they are in `inputs`; in `outputs`,
     they leave the outputs unchanged. The message of a caller is not changed.
     """
+    if not inputs and not outputs:
+        return document
     graph = document.model.graph
     computed = {name for node in graph.node for name in node.output if name}
     infos = {value.name: value for value in (*graph.value_info, *graph.output)}

@@ -123,8 +123,11 @@ def bitcast(node: Node) -> Value:
 @operator("QuantizeLinear", since=10)
 def quantize_linear(node: Node) -> Value:
     """Convert QuantizeLinear, which rounds half to even."""
-    type_number = node.integer("output_dtype", 0)
-    dtype = node.dtype(2) if node.has(2) else data_type(type_number) if type_number else DataType.UINT8
+    if node.has(2):
+        dtype = node.dtype(2)
+    else:
+        type_number = node.integer("output_dtype", 0)
+        dtype = data_type(type_number) if type_number else DataType.UINT8
     is_divided = dtype in QUANTIZABLE and _division_type(node) is DataType.FLOAT32
     q = _constant_quantization(node) if is_divided else None
     return _quantized_by_arithmetic(node, dtype) if q is None else requantized(node, node.value(0), dtype, q)
