@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import reprlib
 import sys
 import typing
@@ -217,7 +218,7 @@ class Op:
 
         Operators that do more override this method. The limits of a network are compared to the sum over its layers.
         """
-        return sum([int(info.shape.num_elements) for info in (*inputs, *outputs) if info is not None])
+        return sum([int(math.prod(info.shape)) for info in (*inputs, *outputs) if info is not None])
 
     @property
     def traits(self) -> Trait:

@@ -6,7 +6,9 @@ import math
 import operator
 from collections.abc import Iterable
 from types import EllipsisType
-from typing import Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
+
+from numpy.typing import NDArray
 
 from interposer.core.errors import InvalidArgumentError, UnknownRankError
 
@@ -102,6 +104,11 @@ class TensorShape(tuple[int, ...]):
         if len(checked_dims) > MAX_RANK:
             raise InvalidArgumentError(f"a tensor has rank {len(checked_dims)}; ranks 0 to {MAX_RANK} are supported")
         return super().__new__(cls, checked_dims)
+
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> TensorShape:
+        """Return the shape of an array, whose dimensions need no check."""
+        return tuple.__new__(cls, array.shape) if array.ndim <= MAX_RANK else cls(array.shape)
 
     @property
     def rank(self) -> int:

@@ -555,13 +555,14 @@ class TensorInfo:
         """Return the info of a constant: shape and type of the array, this quantization, and the array as its value."""
         array = np.asarray(array)
         info = object.__new__(cls)
-        object.__setattr__(info, "shape", TensorShape(array.shape))
+        object.__setattr__(info, "shape", TensorShape.of(array))
         object.__setattr__(info, "dtype", DataType.of(array.dtype))
         object.__setattr__(info, "quantization", quantization)
         object.__setattr__(info, "constant", array)
         object.__setattr__(info, "element", None)
-        for error in () if _surely_fits(quantization, info.dtype) else info._quantization_problems(quantization):
-            raise InvalidArgumentError(error)
+        if quantization is not None and not _surely_fits(quantization, info.dtype):
+            for error in info._quantization_problems(quantization):
+                raise InvalidArgumentError(error)
         return info
 
     def _problems(self) -> Iterator[str]:
@@ -640,7 +641,7 @@ class TensorInfo:
     def num_bytes(self) -> int:
         """Size in bytes of the NumPy array, or of all arrays in a collection; `UNKNOWN` if a dimension is unknown."""
         return self.shape.num_elements * (
-            self.dtype.itemsize if self.element is None else _ARRAY_OVERHEAD + self.element.num_bytes
+            _itemsize(self.dtype) if self.element is None else _ARRAY_OVERHEAD + self.element.num_bytes
         )
 
     @property

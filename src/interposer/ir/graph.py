@@ -83,6 +83,10 @@ class Uses(Collection[Use]):
         self._uses.clear()
 
 
+_no_uses: Final = partial(object.__new__, Uses)
+"""Makes a `Uses` without its dictionary; a fast path, as every value of a network has one."""
+
+
 class Value:
     """A tensor in the graph (Arm NN's output slot): output number `index` of `producer`.
 
@@ -100,7 +104,8 @@ class Value:
         self.info: TensorInfo | None = None
         self.factory: str | None = None
         self.aliases: tuple[str, ...] = ()
-        self.uses = Uses()
+        self.uses = uses = _no_uses()
+        uses._uses = {}
 
     @property
     def known(self) -> TensorInfo:
@@ -550,7 +555,7 @@ class Graph:
             if name in names:
                 name = copy.free_name(name)
             names.add(name)
-            copy._add_copy(layer, [copies[value] for value in layer._inputs], name, copies)
+            copy._add_copy(layer, list(map(copies.__getitem__, layer._inputs)), name, copies)
         copy.folded = self.folded
         return copy
 
