@@ -294,7 +294,9 @@ class Importer:
 
         `name` may get a number appended; `source` says in messages where the constant comes from.
         """
-        return self.network.add_layer(Constant(share(array), quantization), name=self._name(name), source=source).output
+        layer = self.network.graph.add(Constant(share(array), quantization), name=self._name(name), source=source)
+        infer_layer(layer)
+        return layer.outputs[0]
 
     def add(
         self,

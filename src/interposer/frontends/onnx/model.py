@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -88,8 +89,9 @@ def template(
     with errors_at(path):
         document = cut(read_model(source), inputs, outputs)
         graph = document.model.graph
-        _check_names(graph)
-        model = _read(document)
+        names = [names_in(node) for node in graph.node]
+        _check_names(graph, names)
+        model = _read(document, names)
         given_shapes = dict(shapes or {})
 
         def build(shapes: Shapes, values: Values) -> Network:
@@ -118,18 +120,22 @@ def _name(graph: Message) -> str:
 
 
 class _Read(NamedTuple):
-    """A model that was read: its `ModelProto`, its initializers as arrays by name, and its external data files."""
+    """A model that was read: its `ModelProto`, its initializers as arrays by name, and its external data files.
+
+    `names` has, for each node, the names of the values that it takes.
+    """
 
     message: Message
     constants: Mapping[str, Array]
     files: ExternalFiles
+    names: Sequence[Sequence[str]]
 
     def arrays(self, values: Values) -> dict[str, Array]:
         """Return the initializers by name, except those of inputs that get a value from the caller."""
         return {name: array for name, array in self.constants.items() if name not in values}
 
 
-def _read(document: Document) -> _Read:
+def _read(document: Document, names: Sequence[Sequence[str]]) -> _Read:
     files = ExternalFiles(document.path)
     constants: dict[str, Array] = {}
     for position, tensor in enumerate(document.model.graph.initializer):
@@ -142,7 +148,7 @@ def _read(document: Document) -> _Read:
             constants[tensor.values.name] = dense_array_of(tensor, files)
         except ParseError as error:
             raise ParseError(error.message, where=f"sparse initializer {tensor.values.name!r}") from error
-    return _Read(document.model, constants, files)
+    return _Read(document.model, constants, files, names)
 
 
 def _inputs(graph: Message, values: Values) -> list[Message]:
@@ -163,7 +169,7 @@ def _network(model: _Read, shapes: Shapes, values: Values, operators: Mapping[st
     importer.reserve({output.name for output in graph.output})
     importer.declared = declared_shapes([*graph.input, *graph.output])
     _add_inputs(importer, model, shapes, values)
-    importer.convert(in_running_order(graph.node, [output.name for output in graph.output]))
+    importer.convert(in_running_order(graph.node, [output.name for output in graph.output], model.names))
     for number, output in enumerate(graph.output):
         network.add_output_layer(number, importer.annotated(output.name), name=output.name)
     network.graph.erase_dead()
@@ -225,9 +231,9 @@ def _quantized(info: TensorInfo, claim: Quantization | None) -> TensorInfo:
         return info
 
 
-def _check_names(graph: Message) -> None:
+def _check_names(graph: Message, names: Sequence[Sequence[str]]) -> None:
     """Raise `ParseError` unless every value is defined once, every used name is defined, and there are outputs."""
-    for error in _name_problems(graph):
+    for error in _name_problems(graph, names):
         raise ParseError(error)
 
 
@@ -239,7 +245,7 @@ def _initializers(graph: Message) -> list[str]:
     ]
 
 
-def _name_problems(graph: Message) -> Iterator[str]:
+def _name_problems(graph: Message, names: Sequence[Sequence[str]]) -> Iterator[str]:
     if not graph.output:
         yield "the graph has no outputs"
     inputs = [value.name for value in graph.input]
@@ -249,10 +255,11 @@ def _name_problems(graph: Message) -> Iterator[str]:
     yield from _twice(initializers, "initializer")
     yield from _twice([*dict.fromkeys([*inputs, *initializers]), *results], "value")
     defined = {*inputs, *initializers, *results}
-    for node in graph.node:
-        for name in names_in(node):
-            if name not in defined:
-                yield f"node {node.name or node.op_type!r} takes the value {name!r}, which is not defined"
+    if not defined.issuperset(chain.from_iterable(names)):
+        for node, taken in zip(graph.node, names, strict=True):
+            for name in taken:
+                if name not in defined:
+                    yield f"node {node.name or node.op_type!r} takes the value {name!r}, which is not defined"
     for output in graph.output:
         if output.name not in defined:
             yield f"the output {output.name!r} is not defined"

@@ -45,13 +45,17 @@ def _outside_names(graph: Message) -> Iterator[str]:
     yield from (value.name for value in graph.output if value.name not in inside_names)
 
 
-def in_running_order(nodes: Sequence[Message], outputs: Sequence[str]) -> list[Message]:
+def in_running_order(
+    nodes: Sequence[Message], outputs: Sequence[str], names: Sequence[Sequence[str]] | None = None
+) -> list[Message]:
     """Return the nodes that the outputs depend on, producers before consumers, as not every file orders them so.
+
+    `names` are the names of the values that each node takes, by default those of `names_in`.
 
     Raises:
         ParseError: nodes that depend on themselves.
     """
-    producers, needs = _dependencies(nodes)
+    producers, needs = _dependencies(nodes, list(map(names_in, nodes)) if names is None else names)
     is_sorted = all(producer < index for index, producers_of_node in enumerate(needs) for producer in producers_of_node)
     order = range(len(nodes)) if is_sorted else _sorted(needs, nodes)
     needed = _reached([producers[name] for name in outputs if name in producers], needs)
@@ -60,15 +64,18 @@ def in_running_order(nodes: Sequence[Message], outputs: Sequence[str]) -> list[M
 
 def needed_nodes(nodes: Sequence[Message], outputs: Iterable[str]) -> list[Message]:
     """Return the nodes that the outputs depend on, in the order of `nodes`."""
-    producers, needs = _dependencies(nodes)
+    producers, needs = _dependencies(nodes, list(map(names_in, nodes)))
     needed = _reached([producers[name] for name in outputs if name in producers], needs)
     return [node for index, node in enumerate(nodes) if index in needed]
 
 
-def _dependencies(nodes: Sequence[Message]) -> tuple[dict[str, int], list[set[int]]]:
-    """Return the position of the node that gives each value, and for each node the positions of those it depends on."""
+def _dependencies(nodes: Sequence[Message], names: Sequence[Sequence[str]]) -> tuple[dict[str, int], list[set[int]]]:
+    """Return the position of the node that gives each value, and for each node the positions of those it depends on.
+
+    `names` are the names of the values that each node takes.
+    """
     producers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
-    return producers, [{producers[name] for name in names if name in producers} for names in map(names_in, nodes)]
+    return producers, [{producers[name] for name in taken if name in producers} for taken in names]
 
 
 def _reached(pending: list[int], needs: Sequence[set[int]]) -> set[int]:

@@ -123,24 +123,24 @@ def bitcast(node: Node) -> Value:
 @operator("QuantizeLinear", since=10)
 def quantize_linear(node: Node) -> Value:
     """Convert QuantizeLinear, which rounds half to even."""
-    if node.has(2):
-        dtype = node.dtype(2)
-    else:
-        type_number = node.integer("output_dtype", 0)
-        dtype = data_type(type_number) if type_number else DataType.UINT8
-    is_divided = dtype in QUANTIZABLE and _division_type(node) is DataType.FLOAT32
-    q = _constant_quantization(node) if is_divided else None
+    scale, zero_point = _scale_and_zero_point(node)
+    type_number = node.integer("output_dtype", 0) if zero_point is None else 0
+    named_type = data_type(type_number) if type_number else DataType.UINT8
+    dtype = named_type if zero_point is None else zero_point.dtype
+    is_divided = dtype in QUANTIZABLE and _division_type(node, scale) is DataType.FLOAT32
+    q = _constant_quantization(node, scale, zero_point) if is_divided else None
     return _quantized_by_arithmetic(node, dtype) if q is None else requantized(node, node.value(0), dtype, q)
 
 
 @operator("DequantizeLinear", since=10)
 def dequantize_linear(node: Node) -> Value:
     """Convert DequantizeLinear; the result has the type of the scale."""
-    if node.has(2) and node.dtype(2) is not node.dtype(0):
-        raise ParseError(f"its zero point is {node.dtype(2)}, but it takes {node.dtype(0)}")
+    scale, zero_point = _scale_and_zero_point(node)
+    if zero_point is not None and zero_point.dtype is not node.dtype(0):
+        raise ParseError(f"its zero point is {zero_point.dtype}, but it takes {node.dtype(0)}")
     type_number = node.integer("output_dtype", 0)
-    dtype = data_type(type_number) if type_number else node.dtype(1)
-    q = _constant_quantization(node)
+    dtype = data_type(type_number) if type_number else scale.dtype
+    q = _constant_quantization(node, scale, zero_point)
     if q is not None:
         return _dequantized_by_constants(node, q, dtype)
     op = _block_dequantize(node, dtype)
@@ -155,7 +155,7 @@ def _dequantized_by_constants(node: Node, q: Quantization, dtype: DataType) -> V
     An initializer becomes a constant with this quantization at once.
     """
     array = node.unused_initializer(0)
-    if array is None or DataType.of(array.dtype) not in QUANTIZABLE:
+    if array is None or node.dtype(0) not in QUANTIZABLE:
         return dequantized(node, node.value(0), q, dtype)
     return dequantized(node, node.constant(array, q), q, dtype)
 
@@ -172,23 +172,27 @@ def _integers_with_scales(node: Node) -> tuple[TensorInfo, TensorInfo, TensorInf
     return node.info(0).with_quantization(None), node.info(1), node.info(2) if node.has(2) else None
 
 
-def _constant_quantization(node: Node) -> Quantization | None:
+def _scale_and_zero_point(node: Node) -> tuple[TensorInfo, TensorInfo | None]:
+    """Return the infos of the scale and of the zero point, None if that is absent, without adding constants."""
+    return node.stored_info(1), node.stored_info(2) if node.has(2) else None
+
+
+def _constant_quantization(node: Node, scale: TensorInfo, zero_point: TensorInfo | None) -> Quantization | None:
     """Return the quantization of which the node has scale and zero point as constants, per tensor or per channel.
 
     The result is None if they are not known or have blocks. Scales of 0, which some tools write for channels of zeros,
     give None too: arithmetic handles them. Equal operands of several nodes give the same object.
     """
-    scale, zero_point = node.known_array(1), node.known_array(2) if node.has(2) else None
-    if scale is None or (zero_point is None and node.has(2)) or node.integer("block_size", 0):
+    scales, zero_points = scale.constant, None if zero_point is None else zero_point.constant
+    if scales is None or (zero_points is None and zero_point is not None) or node.integer("block_size", 0):
         return None
     shape = node.stored_info(0).shape
-    key = id(scale), id(zero_point), node.integer("axis", 1), len(shape) if shape.is_ranked else None
+    key = id(scales), id(zero_points), node.integer("axis", 1), len(shape) if shape.is_ranked else None
     known = node.importer.quantizations
     found = known.get(key)
     if found is None:
-        is_positive = _are_positive(scale)
-        q = quantization(node, 1, shape.rank) if is_positive else None
-        found = known[key] = scale, zero_point, q
+        q = quantization(node, 1, shape.rank) if _are_positive(scales) else None
+        found = known[key] = scales, zero_points, q
     return found[-1]
 
 
@@ -208,7 +212,7 @@ def _quantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
     """
     if dtype not in QUANTIZABLE | _SATURATING.keys() | _FINITE_ONLY:
         node.unsupported(f"it quantizes to {dtype}")
-    x, scale, zero_point = _float_operands(node, _division_type(node))
+    x, scale, zero_point = _float_operands(node, _division_type(node, node.info(1)))
     scaled = node.step(Division(), x, scale)
     if dtype in QUANTIZABLE:  # float16 does not represent every 16-bit integer
         scaled = node.cast(node.step(ROUND, scaled), DataType.FLOAT32)
@@ -222,15 +226,15 @@ def _quantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
     return _merged(node, Cast(dtype), scaled)
 
 
-def _division_type(node: Node) -> DataType:
+def _division_type(node: Node, scale: TensorInfo) -> DataType:
     """Return the type of the division: the attribute `precision`, or the scale's type since 23, float32 before."""
-    type_number, scale = node.integer("precision", 0), node.dtype(1)
+    type_number = node.integer("precision", 0)
     if type_number:
         dtype = data_type(type_number)
         if dtype not in FLOATS:
             raise ParseError(f"its precision is {dtype}; expected a type of float values")
         return dtype
-    return scale if node.version >= 23 and scale in FLOATS else DataType.FLOAT32
+    return scale.dtype if node.version >= 23 and scale.dtype in FLOATS else DataType.FLOAT32
 
 
 def _dequantized_by_arithmetic(node: Node, dtype: DataType) -> Value:
@@ -349,7 +353,8 @@ def dequantized(node: Node, stored: Value, q: Quantization, dtype: DataType, *, 
     add_layer = node.result if final else node.step
     if stored.constant is not None and stored.known.dtype in QUANTIZABLE:
         stored = with_quantization(node, stored, q)
-    if stored.known.quantization == q:
+    known = stored.known.quantization
+    if known is q or known == q:
         return add_layer(_dequantize(dtype), stored)
     if stored.known.dtype in QUANTIZABLE:
         stored = node.step(Cast(DataType.INT32), stored)

@@ -205,8 +205,11 @@ def _narrowed(field: Message, dtype: np.dtype[np.generic] | type[np.generic]) ->
 
     A value that does not fit wraps around, as in C.
     """
+    count = len(field)
+    if count == 1:  # a fast path, since quantized networks have thousands of scalars
+        return np.array(field[0]).astype(dtype).reshape(1)
     numbers: Array = np.array(field)
-    return numbers.astype(dtype) if numbers.size else np.empty(0, dtype)
+    return numbers.astype(dtype) if count else np.empty(0, dtype)
 
 
 # --- infos of values --------------------------------------------------------------------------------------------------
