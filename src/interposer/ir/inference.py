@@ -372,10 +372,11 @@ def _merged(inferred: TensorInfo | None, declared: TensorInfo | None, title: str
         return inferred
     if declared.dtype is not inferred.dtype:
         return f"{title} is declared as {declared.dtype}, but it gives {inferred.dtype}"
-    if not declared.shape.accepts(inferred.shape):
-        return f"{title} is declared with shape {declared.shape}, but it gives {inferred.shape}"
-    if _is_plain(inferred) and _is_plain(declared) and inferred.shape == declared.shape:
+    has_same_shape = declared.shape == inferred.shape
+    if has_same_shape and _is_plain(inferred) and _is_plain(declared):
         return declared
+    if not has_same_shape and not declared.shape.accepts(inferred.shape):
+        return f"{title} is declared with shape {declared.shape}, but it gives {inferred.shape}"
     element = inferred.element and _merged(inferred.element, declared.element, f"every element of {title}")
     if isinstance(element, str):
         return element

@@ -36,9 +36,9 @@ class MergedNames:
 
     def flat(self) -> tuple[str, ...]:
         """Return the names; the result is cached."""
-        if any(isinstance(part, MergedNames) for part in self._parts):
+        if MergedNames in map(type, self._parts):
             self._parts = tuple(dict.fromkeys(self._names()))
-        return tuple(part for part in self._parts if isinstance(part, str))
+        return self._parts  # type: ignore[return-value]  # all parts are names now
 
     def _names(self) -> Iterator[str]:
         """Yield all names, also those of merged names inside, depth first and without recursion.

@@ -240,8 +240,8 @@ def _check_names(graph: Message, names: Sequence[Sequence[str]]) -> None:
 def _initializers(graph: Message) -> list[str]:
     """Return the names of the initializers of a graph, dense and sparse ones."""
     return [
-        *(tensor.name for tensor in graph.initializer),
-        *(tensor.values.name for tensor in graph.sparse_initializer),
+        *[tensor.name for tensor in graph.initializer],
+        *[tensor.values.name for tensor in graph.sparse_initializer],
     ]
 
 

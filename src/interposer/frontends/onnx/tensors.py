@@ -124,9 +124,9 @@ def _shape_of(tensor: Message) -> tuple[int, ...]:
         return shape
     if len(shape) > MAX_RANK:
         raise ParseError(f"a tensor has rank {len(shape)}; ranks 0 to {MAX_RANK} are supported")
-    if any(dim < 0 for dim in shape):
+    if min(shape) < 0:
         raise ParseError(f"a tensor has the shape {list(shape)}; a dimension must not be negative")
-    if math.prod(max(dim, 1) for dim in shape) > _MOST_ELEMENTS:
+    if math.prod(filter(None, shape)) > _MOST_ELEMENTS:
         raise ParseError(f"a tensor has the shape {list(shape)}; it is too large")
     return shape
 
