@@ -231,6 +231,7 @@ class GraphReader:
 
     def __init__(self, data: Callable[[Any], Array], restored: Restored | None = None, path: str | None = None) -> None:
         self._data, self._restored, self._path = data, restored, path
+        self._ops: dict[str, Op] = {}
 
     def graph(self, plain: Any, *, placed: bool = False) -> Graph:
         """Return the graph that `graph_to_plain` described, with the infos of all tensors.
@@ -277,7 +278,9 @@ class GraphReader:
         if layer.name != name or len(layer.outputs) != len(plain["out"]):
             raise ValueError(f"layer {name!r} is described twice, or has another number of outputs")
         layer.backend, layer.hint = _text(plain.get("backend", "")) or None, _text(plain.get("hint", "")) or None
-        layer.source, layer.replaced = _text(plain.get("source", "")), _texts(plain.get("replaced", ()))
+        layer.source = _text(plain.get("source", ""))
+        if "replaced" in plain:
+            layer.replaced = _texts(plain["replaced"])
         for value, plain_value in zip(layer.outputs, plain["out"], strict=True):
             self._set_facts(value, plain_value)
         return layer
@@ -293,13 +296,23 @@ class GraphReader:
         elif declared or isinstance(value.producer.op, PreCompiled | Input):
             value.declared = _info(plain)
         value.factory = _text(plain.get("factory", "")) or None
-        value.aliases = _texts(plain.get("aliases", ()))
+        if "aliases" in plain:
+            value.aliases = _texts(plain["aliases"])
 
     def _op(self, plain: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]]) -> Op:
         if plain["op"] == "PreCompiled" and self._restored is not None:
             output_infos = [info for info in map(_info, outputs) if info is not None]
             compiled_object = self._restored(plain["object"], output_infos)
             return PreCompiled(num_outputs=plain["num_outputs"], object=compiled_object)
+        if plain["op"] == "Constant":
+            return self._made(plain)
+        key = repr(plain)
+        op = self._ops.get(key)
+        if op is None:
+            op = self._ops[key] = self._made(plain)
+        return op
+
+    def _made(self, plain: Mapping[str, Any]) -> Op:
         cls = op_class(_text(plain["op"]))
         codecs = cls.codecs()
         attributes = {
