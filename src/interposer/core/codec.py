@@ -134,6 +134,9 @@ class _EnumCodec(Codec):
             raise TypeError(value)
         return value
 
+    def hash(self, value: Any) -> int:
+        return id(value)  # members are unique, and the hash of an Enum hashes its name
+
     def to_plain(self, value: Any) -> Any:
         return value.name
 

@@ -10,7 +10,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
-from typing import Any, ClassVar, Final, TypeVar, cast
+from typing import Any, ClassVar, Final, TypeVar
 
 from interposer.core.codec import Codec, codec_of
 from interposer.core.declarations import MISSING, Attribute, Operand, Result
@@ -112,8 +112,11 @@ class Op:
     def _check_attributes(self, names: Iterable[str]) -> None:
         """Raise `InvalidArgumentError` if one of these attributes is out of its bounds, or if attributes do not fit."""
         attributes = self.attributes
-        limited = [name for name in names if attributes[name].is_limited]
-        doubtful = [name for name in limited if not attributes[name].surely_accepts(getattr(self, name))]
+        doubtful = [
+            name
+            for name in names
+            if attributes[name].is_limited and not attributes[name].surely_accepts(getattr(self, name))
+        ]
         for name in doubtful:
             attributes[name].check_bounds(type(self).__name__, getattr(self, name))
         errors = (error for name in doubtful for error in attributes[name].problems(getattr(self, name)))
@@ -127,9 +130,10 @@ class Op:
     @classmethod
     def codecs(cls) -> dict[str, Codec]:
         """Return the codec of each attribute, by name; derived from the annotations on first use."""
-        if cls.__dict__.get("_codecs") is None:
-            cls._codecs = {name: _codec(cls, name) for name in cls.attributes}
-        return cast("dict[str, Codec]", cls._codecs)
+        codecs: dict[str, Codec] | None = cls.__dict__.get("_codecs")
+        if codecs is None:
+            cls._codecs = codecs = {name: _codec(cls, name) for name in cls.attributes}
+        return codecs
 
     @classmethod
     def _fixed_defaults(cls) -> dict[str, Any]:
@@ -138,7 +142,8 @@ class Op:
         Raises:
             InvalidArgumentError: a default is out of the bounds of its attribute.
         """
-        if cls.__dict__.get("_defaults") is None:
+        fixed_defaults: dict[str, Any] | None = cls.__dict__.get("_defaults")
+        if fixed_defaults is None:
             defaults = {}
             for name, codec in cls.codecs().items():
                 declared = cls.attributes[name]
@@ -147,8 +152,8 @@ class Op:
                     raise InvalidArgumentError(f"{cls.__name__}: {error}")
                 if values and not declared.by:
                     [defaults[name]] = values
-            cls._defaults = defaults
-        return cast("dict[str, Any]", cls._defaults)
+            cls._defaults = fixed_defaults = defaults
+        return fixed_defaults
 
     @classmethod
     def op_name(cls) -> str:

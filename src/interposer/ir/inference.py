@@ -56,12 +56,13 @@ def infer_layer(layer: Layer) -> list[str]:
     inferred = None if memory is None or key is None else memory.get(key)
     errors: list[str] = []
     if inferred is None:
-        errors = layer_problems(layer)
-        if errors or not all(map(_info, layer.values)):
+        is_plain = all(infos) and not layer._regions and not isinstance(layer.op, ControlFlow)
+        errors = layer.op.violations(*infos) if is_plain else layer_problems(layer)
+        if errors or not (is_plain or all(map(_info, layer.values))):
             _clear_infos(layer.outputs)
             return errors
         try:
-            inferred = _inferred(layer)
+            inferred = layer.op.infer_infos(*infos) if is_plain else _inferred(layer)
         except InvalidNetworkError as error:
             _clear_infos(layer.outputs)
             return list(error.problems)
