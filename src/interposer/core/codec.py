@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interposer.core.errors import InvalidArgumentError, as_int
+from interposer.core.masks import plain_array
 from interposer.core.types import COLLECTIONS, Array, DataType, Dim, Quantization, TensorInfo, TensorShape
 
 __all__ = [
@@ -212,7 +213,7 @@ class _ArrayCodec(Codec):
     title = "an array"
 
     def coerce(self, value: Any) -> Any:
-        array = np.asarray(value)
+        array = plain_array(value, error=TypeError)
         array = _texts(array) if DataType.of(array.dtype) is DataType.STRING else array
         array = (array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))).view()
         array.flags.writeable = False

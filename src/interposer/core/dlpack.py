@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.core.errors import BindingError
+from interposer.core.masks import plain_array
 from interposer.core.types import FLOATS, SIGNED_INTEGERS, Array, DataType
 
 __all__ = ["Exported", "as_array", "shared_array"]
@@ -92,10 +93,11 @@ def as_array(value: Any, title: str = "it") -> Array:
     buffer protocol, or if they have ``__dlpack__``.
 
     Raises:
-        BindingError: the value cannot be converted, or is on a device; the message begins with `title`.
+        BindingError: the value cannot be converted, is on a device, or has masked elements; the message begins with
+            `title`.
     """
     if isinstance(value, np.ndarray):
-        return value
+        return plain_array(value, title)
     try:
         if hasattr(value, "__dlpack__"):
             return _of_library(value)
@@ -110,10 +112,11 @@ def shared_array(value: Any, title: str = "it") -> Array:
     The array is read-only if the producer marks its memory as read-only.
 
     Raises:
-        BindingError: the memory cannot be shared without a copy, or is on a device; the message begins with `title`.
+        BindingError: the memory cannot be shared without a copy, is on a device, or has masked elements; the message
+            begins with `title`.
     """
     if isinstance(value, np.ndarray):
-        return value
+        return plain_array(value, title)
     try:
         if hasattr(value, "__dlpack__"):
             _check_device(value)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interposer.core.errors import InvalidArgumentError, did_you_mean
+from interposer.core.masks import plain_array
 from interposer.core.shape import MAX_RANK, UNKNOWN, UNRANKED, Dim, ShapeLike, TensorShape, differ
 
 __all__ = [
@@ -553,7 +554,7 @@ class TensorInfo:
     @classmethod
     def of(cls, array: Array, quantization: Quantization | None = None) -> TensorInfo:
         """Return the info of a constant: shape and type of the array, this quantization, and the array as its value."""
-        array = np.asarray(array)
+        array = plain_array(array, "the constant", InvalidArgumentError)
         info = object.__new__(cls)
         object.__setattr__(info, "shape", TensorShape.of(array))
         object.__setattr__(info, "dtype", DataType.of(array.dtype))

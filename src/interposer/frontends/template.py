@@ -9,15 +9,16 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from interposer.core.conversion import converted
-from interposer.core.errors import InvalidArgumentError, did_you_mean
+from interposer.core.errors import BindingError, InvalidArgumentError, did_you_mean
+from interposer.core.masks import plain_array
 from interposer.core.records import dataclass
 from interposer.core.types import Array, TensorInfo, TensorShape
 from interposer.ir.network import Network
 
 __all__ = ["Metadata", "Shapes", "Template", "Values", "check_names", "value_of"]
 
-Shapes: TypeAlias = "Mapping[str, int | Sequence[int | str | None]]"
-Values: TypeAlias = "Mapping[str, Any]"
+Shapes: TypeAlias = Mapping[str, int | Sequence[int | str | None]]
+Values: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,9 @@ def value_of(name: str, info: TensorInfo, value: Any) -> Array:
     if not info.is_tensor:
         raise InvalidArgumentError(f"values: {name!r} is {info}; only tensors can be given values")
     try:
-        array = np.asarray(value)
+        array = plain_array(value, f"values: {name!r}")
+    except BindingError as error:
+        raise InvalidArgumentError(str(error)) from None
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"values: {name!r} cannot be made into an array: {error}") from error
     try:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from interposer.core.errors import InvalidArgumentError
+from interposer.core.masks import plain_array
 from interposer.core.types import Array, TensorInfo
 from interposer.ir.graph import Graph, Layer, Value
 from interposer.ops.control import Input, Output
@@ -79,7 +80,11 @@ def initial_array(title: str, info: TensorInfo, value: Any) -> Array:
     Raises:
         InvalidArgumentError: the value has another shape or type.
     """
-    array = np.asarray(value) if hasattr(value, "dtype") else np.asarray(value, info.dtype.numpy)
+    array = (
+        plain_array(value, title, InvalidArgumentError)
+        if hasattr(value, "dtype")
+        else np.asarray(value, info.dtype.numpy)
+    )
     if array.dtype != info.dtype.numpy or not info.shape.accepts(TensorInfo(array.shape).shape):
         raise InvalidArgumentError(f"{title} is {array.dtype}{list(array.shape)}; expected {info}")
     return array

@@ -11,7 +11,15 @@ from typing import Any, Final
 import numpy as np
 
 from interposer.core.containers import as_given, collected
-from interposer.core.errors import ExecutionError, InterposerError, InvalidArgumentError, did_you_mean, memory_to
+from interposer.core.errors import (
+    BindingError,
+    ExecutionError,
+    InterposerError,
+    InvalidArgumentError,
+    did_you_mean,
+    memory_to,
+)
+from interposer.core.masks import plain_array
 from interposer.core.schema import Op, Operand, Result
 from interposer.core.types import UNRANKED, Array, DataType, Quantization, TensorInfo
 from interposer.kernels.reference import kernel
@@ -155,7 +163,9 @@ def _listed(sequence: Any) -> Sequence[Any]:
 
 def _array(operand: Any) -> Array:
     try:
-        array = np.asarray(operand)
+        array = plain_array(operand, "an operand")
+    except BindingError as error:
+        raise InvalidArgumentError(str(error)) from None
     except ValueError as error:
         raise InvalidArgumentError(f"an operand cannot be made into an array: {error}") from error
     if array.dtype.kind in "OU":

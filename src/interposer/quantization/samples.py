@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from interposer.core.errors import BindingError, InvalidArgumentError, did_you_mean
+from interposer.core.masks import plain_array
 from interposer.core.shape import Dim, TensorShape
 from interposer.core.types import Array, TensorInfo
 from interposer.ir.network import Network
@@ -130,7 +131,9 @@ def _fitting(info: TensorInfo, data: Any, title: str) -> Array:
     if not info.is_tensor:
         raise InvalidArgumentError(f"{title} is {info}, which cannot be calibrated")
     try:
-        array = np.asarray(data)
+        array = plain_array(data, title)
+    except BindingError as error:
+        raise InvalidArgumentError(str(error)) from None
     except ValueError as error:
         raise InvalidArgumentError(f"{title} cannot be converted to an array: {error}") from error
     if not info.shape.accepts(TensorShape(array.shape)):
