@@ -98,3 +98,34 @@ def test_a_flag_of_numpy_is_named_as_it_was_given() -> None:
     with pytest.raises(InvalidArgumentError) as error:
         ip.load(open_network(), ["CpuRef"], fallback=np.bool_(True))
     assert str(error.value) == f"fallback must be True, False or None, not {np.True_!r}"
+
+
+HUGE = 10**400
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ip.RunControl(HUGE), "a deadline must be a number of seconds above 0, not 1"),
+        (lambda: ip.RunControl(True), "a deadline must be a number of seconds above 0, not True"),
+        (lambda: ip.OptimizerOptions(placement="measured", budget_seconds=HUGE), "budget_seconds must be more than 0"),
+        (lambda: ip.CreationOptions(probe_seconds=HUGE), "probe_seconds must be a number, not 1"),
+        (lambda: ip.Isolation(deadline_seconds=HUGE), "deadline_seconds must be a positive number of seconds, not 1"),
+        (lambda: ip.quantize(open_network(), [X], target=HUGE), "target must be a number, not 1"),
+        (lambda: ip.Limits(max_bytes=float("nan")), "max_bytes must be a number or None, not nan"),  # type: ignore[arg-type]
+    ],
+)
+def test_numbers_that_float64_cannot_hold_are_refused(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"^{message}"):
+        call()
+
+
+def test_a_network_has_an_output() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"^outputs is empty, so no layer would run; name one value or more"):
+        ip.load(open_network(), "CpuRef", outputs=[])
+
+
+@pytest.mark.parametrize("path", [None, 3, True, b"model.ipn", ["model.ipn"]])
+def test_a_file_is_written_to_a_path(model: ip.Model, path: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="^a path must be a text or a path object, not "):
+        model.save(path)

@@ -48,6 +48,7 @@ import operator
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from numbers import Real
 from types import UnionType
 from typing import Any, Final
 
@@ -91,6 +92,7 @@ __all__ = [
     "UntrustedFileError",
     "UnwritableError",
     "VerificationError",
+    "as_float",
     "as_int",
     "culprit",
     "did_you_mean",
@@ -152,6 +154,21 @@ def as_int(value: object, requirement: str) -> int:
     if not isinstance(value, bool) and hasattr(type(value), "__index__"):
         with suppress(TypeError):  # an array of several elements
             return operator.index(value)  # type: ignore[arg-type] # it has __index__
+    raise InvalidArgumentError(f"{requirement}, not {_shown(value)}")
+
+
+def as_float(value: object, requirement: str) -> float:
+    """Return a number of any type, such as a fraction or one of NumPy, as a float of Python.
+
+    Raises:
+        InvalidArgumentError: the value is a bool or no real number, or exceeds the range of float64. The message is
+            `requirement`, such as ``"the deadline must be a number of seconds"``, followed by the value.
+    """
+    if isinstance(value, Real) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError:
+            raise InvalidArgumentError(f"{requirement}, not {_shown(value)}, which exceeds float64") from None
     raise InvalidArgumentError(f"{requirement}, not {_shown(value)}")
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import BinaryIO, Final
 
-from interposer.core.errors import FileReadError, FileWriteError, did_you_mean
+from interposer.core.errors import FileReadError, FileWriteError, did_you_mean, expect
 
 __all__ = [
     "check_regular",
@@ -63,8 +63,10 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = True, permissions
         permissions: permissions of a new file, before the umask is applied.
 
     Raises:
+        InvalidArgumentError: `path` is no path.
         FileWriteError: the file cannot be written. Every `OSError` in the block is converted to this error.
     """
+    expect(path, str | os.PathLike, "a path must be a text or a path object")
     try:
         if _is_special(path):
             with open(path, "wb") as file:

@@ -122,6 +122,10 @@ class Reading(NamedTuple):
         for argument, names in (("inputs", self.inputs), ("outputs", self.outputs)):
             if names is not None:
                 expect_names(names, argument)
+        if self.outputs is not None and len(self.outputs) == 0:
+            raise InvalidArgumentError(
+                "outputs is empty, so no layer would run; name one value or more, or leave it out for all outputs"
+            )
 
 
 _OPTIONS: Final = ("weights", "signature", "stand_in", "subgraph", "trusted_keys")

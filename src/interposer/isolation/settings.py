@@ -9,7 +9,7 @@ from typing import Any
 
 from interposer.backend.ids import listed_ids
 from interposer.core.config import settings
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError, as_float
 from interposer.core.records import dataclass
 
 __all__ = ["Isolation", "requested_isolations"]
@@ -36,9 +36,10 @@ class Isolation:
     def __post_init__(self) -> None:
         for name in ("deadline_seconds", "start_seconds"):
             value = getattr(self, name)
-            optional = value is None and name == "deadline_seconds"
-            if not optional and not (_is_number(value) and 0 < value < math.inf):
-                raise InvalidArgumentError(f"{name} must be a positive number of seconds, not {value!r}")
+            requirement = f"{name} must be a positive number of seconds"
+            is_unlimited = value is None and name == "deadline_seconds"
+            if not is_unlimited and not 0 < as_float(value, requirement) < math.inf:
+                raise InvalidArgumentError(f"{requirement}, not {value!r}")
         for name, least in (("max_restarts", 0), ("memory_bytes", 1)):
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and least <= value < math.inf and value == int(value)):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from numbers import Real
 from typing import Final
 
 from interposer.backend import Backend, Options
 from interposer.backend.ids import listed_ids
-from interposer.core.errors import BackendUnavailableError, InvalidArgumentError, did_you_mean, expect
+from interposer.core.errors import BackendUnavailableError, InvalidArgumentError, as_float, did_you_mean, expect
 from interposer.core.records import dataclass
 from interposer.core.schema import registered_ops
 from interposer.plugins import DeviceSpec
@@ -98,8 +97,9 @@ class OptimizerOptions:
 
 def check_seconds(name: str, value: object) -> None:
     """Raise `InvalidArgumentError`, which names the argument `name`, unless the value is a finite number above 0."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) <= sys.float_info.max:
-        raise InvalidArgumentError(f"{name} must be more than 0, and finite, not {value!r}")
+    requirement = f"{name} must be more than 0, and finite"
+    if not 0 < as_float(value, requirement) < math.inf:
+        raise InvalidArgumentError(f"{requirement}, not {value!r}")
 
 
 def _exclusions(exclude: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:

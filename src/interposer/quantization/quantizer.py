@@ -6,11 +6,10 @@ import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from numbers import Real
 from typing import Any, Final, Literal
 
 from interposer.backend import Options
-from interposer.core.errors import InvalidArgumentError, as_int, did_you_mean, expect, expect_names
+from interposer.core.errors import InvalidArgumentError, as_float, as_int, did_you_mean, expect, expect_names
 from interposer.core.records import dataclass
 from interposer.core.types import DataType
 from interposer.file_formats import Format
@@ -188,8 +187,7 @@ def _check_options(
     for name, switch in switches.items():
         expect(switch, bool | None if name == "per_channel" else bool, f"{name} must be True or False")
     for name, number in ({"target": target} | dict(numbers)).items():
-        expect(number, Real | None, f"{name} must be a number")
-        if number is not None and math.isnan(number):
+        if number is not None and math.isnan(as_float(number, f"{name} must be a number")):
             raise InvalidArgumentError(f"{name} must be a number, not nan")
     if numbers["percentile"] is not None and observer != "percentile":
         raise InvalidArgumentError(f"percentile is for the observer 'percentile', not for {observer!r}")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import field
-from numbers import Real
 from os import PathLike
 from typing import Any
 
 from interposer.backend import CustomAllocator, MemoryOptimizerStrategy, Options
 from interposer.backend.ids import listed_ids
 from interposer.backend.strategies import chosen_strategy
-from interposer.core.errors import InvalidArgumentError, as_int, expect
+from interposer.core.errors import InvalidArgumentError, as_float, as_int, expect
 from interposer.core.records import dataclass
 from interposer.isolation import Isolation, requested_isolations
 from interposer.profiling.external.options import ExternalProfilingOptions
@@ -103,6 +102,5 @@ class CreationOptions:
         expect(self.backend_allow_list, _PATH | Collection, "backend_allow_list must be a path, or a list of SHA-256")
         expect(self.unload_libraries, bool | None, "unload_libraries must be True, False or None")
         seconds = self.probe_seconds
-        expect(seconds, Real | None, "probe_seconds must be a number")
-        if seconds is not None and not 0 <= seconds < math.inf:
+        if seconds is not None and not 0 <= as_float(seconds, "probe_seconds must be a number") < math.inf:
             raise InvalidArgumentError(f"probe_seconds must not be negative or infinite, as {seconds} is")

@@ -9,10 +9,9 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from numbers import Real
 from typing import Any
 
-from interposer.core.errors import DeadlineExceededError, InvalidArgumentError, RunCancelledError, expect
+from interposer.core.errors import DeadlineExceededError, InvalidArgumentError, RunCancelledError, as_float
 from interposer.ir.graph import Layer
 
 __all__ = ["PendingRun", "RunControl", "Workers", "run_within"]
@@ -32,10 +31,10 @@ class RunControl:
     """
 
     def __init__(self, deadline: float | None = None) -> None:
-        expect(deadline, Real | None, "a deadline must be a number of seconds above 0")
-        if deadline is not None and not deadline > 0:
-            raise InvalidArgumentError(f"a deadline must be a number of seconds above 0, not {deadline!r}")
-        self.deadline = None if deadline is None else float(deadline)
+        requirement = "a deadline must be a number of seconds above 0"
+        self.deadline = None if deadline is None else as_float(deadline, requirement)
+        if self.deadline is not None and not self.deadline > 0:
+            raise InvalidArgumentError(f"{requirement}, not {deadline!r}")
         self._deadline_time = None if self.deadline is None else time.monotonic() + self.deadline
         self._cancelled = threading.Event()
         self._running_at: dict[int, tuple[Layer, str]] = {}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Real
 
-from interposer.core.errors import LimitExceededError, expect
+from interposer.core.errors import InvalidArgumentError, LimitExceededError, expect
 from interposer.core.records import dataclass
 from interposer.core.room import Room
 from interposer.ir.graph import Graph
@@ -32,7 +33,10 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in ("max_bytes", "max_operations"):
-            expect(getattr(self, name), Real | None, f"{name} must be a number or None")
+            limit = getattr(self, name)
+            expect(limit, Real | None, f"{name} must be a number or None")
+            if isinstance(limit, float) and math.isnan(limit):
+                raise InvalidArgumentError(f"{name} must be a number or None, not nan")
 
     def check(self, graph: Graph) -> Estimate:
         """Return the needs of a graph with known shapes; raise `LimitExceededError` if they exceed a limit."""
