@@ -64,6 +64,7 @@ def completed(tmp_path, monkeypatch, capsys):
         (["run", "--backends", "a"], ["auto"]),
         (["run", "--option", "CpuR"], ["CpuRef."]),
         (["ops", "Softm"], ["Softmax"]),
+        (["quantize", "--scheme", "weights-"], ["weights-int8", "weights-int4"]),
         (["ops", "--backend", "CpuR"], ["CpuRef"]),
         (["check-backend", "CpuR"], ["CpuRef"]),
         (["cache", ""], ["list", "why", "clear"]),

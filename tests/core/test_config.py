@@ -225,6 +225,18 @@ def test_a_folder_in_the_place_of_the_file_is_named(folders):
     assert str(caught.value) == "interposer.toml cannot be read: Is a directory"
 
 
+def test_a_settings_file_that_never_ends_is_not_read(folders):
+    os.mkfifo("interposer.toml")
+    with pytest.raises(ConfigError) as caught:
+        DISABLED.read()
+    assert str(caught.value) == "interposer.toml cannot be read: it is a pipe, not a regular file"
+
+
+def test_a_byte_order_mark_of_a_settings_file_is_skipped(folders):
+    Path("interposer.toml").write_bytes(b'\xef\xbb\xbfdisabled_backends = "Npu"\n')
+    assert DISABLED.read() == ("Npu",)
+
+
 @pytest.fixture
 def cores(folders, tmp_path, monkeypatch):
     """Pretends that this process may use cores with these capacities; None: the system reports none."""

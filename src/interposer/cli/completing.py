@@ -29,6 +29,7 @@ class Kind(Enum):
     BACKEND = auto()
     BACKEND_OPTION = auto()
     OPERATOR = auto()
+    SCHEME = auto()
 
 
 class Candidate(NamedTuple):
@@ -41,7 +42,8 @@ class Candidate(NamedTuple):
 _BY_NAME: Final = {
     "network": Kind.MODEL, "model": Kind.MODEL, "input": Kind.INPUT, "backends": Kind.BACKENDS, "mix": Kind.BACKENDS,
     "also": Kind.BACKENDS, "isolate": Kind.BACKENDS, "backend": Kind.BACKEND, "option": Kind.BACKEND_OPTION,
-    "operator": Kind.OPERATOR, "dir": Kind.FOLDER, "folder": Kind.FOLDER, "backend_path": Kind.FOLDER,
+    "operator": Kind.OPERATOR, "scheme": Kind.SCHEME,
+    "dir": Kind.FOLDER, "folder": Kind.FOLDER, "backend_path": Kind.FOLDER,
     "output": Kind.FILE, "profile_to": Kind.FILE, "data": Kind.FILE, "file": Kind.FILE, "compare": Kind.FILE,
 }  # fmt: skip
 """The kinds of the arguments whose names are in `argparse.Action.dest`; the metavar decides about the others."""
@@ -152,6 +154,8 @@ def _values(action: argparse.Action, current: str) -> Iterator[Candidate]:
         yield from (Candidate(f"{name}.") for name in _ids() if "." not in current and name.startswith(current))
     elif kind is Kind.OPERATOR:
         yield from _operators(current)
+    elif kind is Kind.SCHEME:
+        yield from _schemes(current)
 
 
 def _files(current: str, only_folders: bool = False) -> Iterator[Candidate]:
@@ -201,3 +205,9 @@ def _operators(current: str) -> Iterator[Candidate]:
     from interposer.core.schema import registered_ops  # noqa: PLC0415
 
     yield from (Candidate(name) for name in registered_ops() if name.startswith(current))
+
+
+def _schemes(current: str) -> Iterator[Candidate]:
+    from interposer.quantization import SCHEMES, STORAGE  # noqa: PLC0415 - takes longer than the rest of the command
+
+    yield from (Candidate(name) for name in (*SCHEMES, *STORAGE) if name.startswith(current))

@@ -144,12 +144,17 @@ def _is_command(name: str, content: Mapping[str, Any], path: str, parsers: Calla
 
 
 def _check_other(key: str, source: str, parsers: Callable[[], Mapping[str, Parser]]) -> None:
-    """Raise `ConfigError` unless a key is an option of some command."""
+    """Raise `ConfigError` unless a key is an option of some command; `source` names the file and the key."""
     commands = parsers()
+    if _flag(key) in commands:
+        raise ConfigError(f"{source} is the name of a command; expected a table [{COMMAND_LINE}.{key}]", source=source)
     if any(_has_option(parser, key) for parser in commands.values()):
         return
     known = [*commands, *dict.fromkeys(name for parser in commands.values() for name in _names(parser))]
-    raise ConfigError(f"{source}: no command has this option{did_you_mean(_flag(key), known)}", source=source)
+    raise ConfigError(
+        f"{source}: there is no such command, and no command has this option{did_you_mean(_flag(key), known)}",
+        source=source,
+    )
 
 
 def _flag(key: str) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from interposer.core.errors import ConfigError, did_you_mean
+from interposer.core.files import check_regular
 from interposer.core.records import dataclass
 
 __all__ = [
@@ -334,6 +335,7 @@ def _files() -> Iterator[tuple[Path, Mapping[str, Any]]]:
 
 def _content(path: Path, *, for_user: bool) -> Mapping[str, Any]:
     try:
+        check_regular(path)
         with open(path, "rb", buffering=0) as file:
             content = file.readall()
     except (FileNotFoundError, NotADirectoryError):
@@ -345,7 +347,7 @@ def _content(path: Path, *, for_user: bool) -> Mapping[str, Any]:
     import tomllib  # noqa: PLC0415 - only needed if there is a settings file
 
     try:
-        settings_by_key = tomllib.loads(content.decode())
+        settings_by_key = tomllib.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}", source=str(path)) from error
     for key in settings_by_key:
