@@ -324,3 +324,17 @@ def test_preferences_that_are_no_ids_are_refused(backends: object, text: str) ->
     with pytest.raises(InvalidArgumentError) as caught:
         optimize(sum_network(), backends)  # type: ignore[arg-type]
     assert str(caught.value) == text
+
+
+def test_ids_to_disable_or_isolate_that_no_backend_has_are_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("INTERPOSER_DISABLED_BACKENDS", "CpuRf,CpuAcc,OpenVino:GPU")
+    monkeypatch.setenv("INTERPOSER_ISOLATE", "Npu,CpuRef")
+    with Runtime(CreationOptions(disabled_backends=["Npu"])) as runtime:
+        known = ", ".join(sorted(runtime.registry.ids))
+    assert caplog.messages == [
+        f"'CpuRf' is to be disabled, but no backend has this id; did you mean 'CpuRef'? (known: {known})",
+        f"'Npu' is to be disabled, but no backend has this id (known: {known})",
+        f"'Npu' is to be isolated, but no backend has this id (known: {known})",
+    ]

@@ -10,10 +10,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from interposer.backend import BackendContext, MemorySource
 from interposer.backend.contracts import checked
+from interposer.backend.devices import split_address
 from interposer.core.config import disabled_backends, thread_budget
 from interposer.core.errors import (
     BackendUnavailableError,
@@ -32,9 +33,11 @@ from interposer.core.room import Room
 from interposer.core.types import Array, TensorInfo
 from interposer.isolation import BackendEvent, requested_isolations
 from interposer.plugins import BackendRegistry, DeviceSpec, process_registry
+from interposer.plugins.capi.loading.paths import own_files
 from interposer.plugins.capi.loading.records import DynamicBackendRecord
 from interposer.plugins.discovery import load_dynamic_backends
 from interposer.profiling import Category
+from interposer.profiling.profiler import Profiler
 from interposer.profiling.recorder import interval
 from interposer.profiling.service import ProfilingService
 from interposer.report.optimized import OptimizedNetwork
@@ -51,9 +54,6 @@ from interposer.runtime.runs import PendingRun, RunControl, Workers
 from interposer.runtime.states import StateMemory
 from interposer.runtime.working import WorkingMemHandle
 from interposer.runtime.workloads import DebugCallback, TransferReport
-
-if TYPE_CHECKING:
-    from interposer.profiling.profiler import Profiler
 
 __all__ = ["NetworkId", "Runtime"]
 
@@ -84,6 +84,8 @@ class Runtime:
             disabled=disabled,
             backend_options=self.options.backend_options,
         )
+        self._warn_of_unknown_ids(disabled, "disabled")
+        self._warn_of_unknown_ids(() if self.options.isolate is not None else isolated, "isolated")
         self._check_backend_options()
         use_allocators(self.registry, self.options.custom_allocators, self.options.protected_mode)
         for backend_id, strategy in self.options.memory_strategies.items():
@@ -100,6 +102,19 @@ class Runtime:
         weakref.finalize(self, self.workers.close).atexit = False
         if self.options.all_contexts:
             self._create_all_contexts()
+
+    def _warn_of_unknown_ids(self, backend_ids: Iterable[str], participle: str) -> None:
+        """Log a warning for ids that no backend has, such as ids to disable; one may be registered later.
+
+        `participle` says what is done with the backends, such as ``"disabled"``.
+        """
+        known = {*self.registry.ids, *own_files()}
+        for backend_id in sorted(backend_ids):
+            base = (split_address(backend_id) or (backend_id,))[0]
+            if base not in known:
+                hint, listed = did_you_mean(backend_id, known), ", ".join(sorted(known))
+                text = "%r is to be %s, but no backend has this id%s (known: %s)"
+                _log.warning(text, backend_id, participle, hint, listed)
 
     def _check_backend_options(self) -> None:
         """Check the options for backends early, and start isolated backends, which check their options when they start.
