@@ -3,6 +3,7 @@
 import ast
 import gc
 import importlib
+import inspect
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Container, Iterator, Mapping, Set
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_type_hints
 
 import pytest
 
@@ -440,6 +441,31 @@ def test_every_name_in_all_is_really_there():
         wrong += [f"{name}.{export} is missing" for export in exported if not hasattr(module, export)]
         wrong += [f"{name}.{export} is listed twice" for export in set(exported) if exported.count(export) > 1]
     assert wrong == []
+
+
+def public_functions() -> Iterator[tuple[str, object]]:
+    """Yield the public functions of the package, and the methods of its public classes, with their names."""
+    package = importlib.import_module(PACKAGE)
+    members = [(name, getattr(package, name)) for name in package.__all__]
+    for name, module in [member for member in members if inspect.ismodule(member[1])]:
+        members += [(f"{name}.{export}", getattr(module, export)) for export in getattr(module, "__all__", [])]
+    for name, member in members:
+        methods = vars(member).items() if inspect.isclass(member) else [("", member)]
+        for method, function in methods:
+            function = function.fget if isinstance(function, property) else inspect.unwrap(function)
+            if inspect.isfunction(function) and (not method.startswith("_") or method in ("__init__", "__call__")):
+                yield f"{name}.{method}".rstrip("."), function
+
+
+def test_the_type_hints_of_public_functions_can_be_evaluated():
+    """Libraries that read type hints, such as those for command lines and dependency injection, need this."""
+    wrong = {}
+    for name, function in public_functions():
+        try:
+            get_type_hints(function)
+        except (NameError, TypeError) as error:
+            wrong[name] = str(error)
+    assert wrong == {}
 
 
 def test_importing_the_package_leaves_the_heavy_packages_alone():

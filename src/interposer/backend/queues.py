@@ -9,8 +9,10 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from interposer.backend.memory import TensorHandle
+from interposer.backend.workload import Workload
 from interposer.core.errors import (
     DeadlineExceededError,
     ExecutionError,
@@ -18,10 +20,6 @@ from interposer.core.errors import (
     InvalidArgumentError,
     RunCancelledError,
 )
-
-if TYPE_CHECKING:
-    from interposer.backend.memory import TensorHandle
-    from interposer.backend.workload import Workload
 
 __all__ = ["READY", "Event", "Queue", "SkippedError", "ThreadQueue"]
 

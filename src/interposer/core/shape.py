@@ -73,7 +73,7 @@ class Dim(int):
 
 
 UNKNOWN: Final = Dim()
-ShapeLike: TypeAlias = "Iterable[int | str | None] | EllipsisType"
+ShapeLike: TypeAlias = Iterable[int | str | None] | EllipsisType
 
 
 _PLAIN: Final = {tuple, list}

@@ -23,7 +23,7 @@ _PLACEHOLDERS: Final = re.compile(
     re.IGNORECASE,
 )
 
-Resizes: TypeAlias = "Mapping[str, Sequence[int | str | None] | int]"
+Resizes: TypeAlias = Mapping[str, Sequence[int | str | None] | int]
 
 
 def resized(inputs: Mapping[str, TensorShape], shapes: Resizes) -> dict[str, TensorShape]:

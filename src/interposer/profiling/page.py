@@ -7,11 +7,12 @@ import statistics
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from interposer.core.records import dataclass
 from interposer.pages.profile import html
 from interposer.profiling.events import Category, Interval, Sample, Site, TracedNetwork
+from interposer.profiling.profiles import Explained
 from interposer.profiling.recorder import Recording
 from interposer.profiling.summary import (
     LayerTimes,
@@ -24,7 +25,7 @@ from interposer.profiling.summary import (
 )
 from interposer.profiling.tracks import THREADS, Timeline, Track, timeline
 
-__all__ = ["Explained", "profile_page"]
+__all__ = ["profile_page"]
 
 _MOST_SLICES: Final = 60_000
 """The most slices of the timeline; the tables and the flame graph have all events."""
@@ -37,13 +38,6 @@ _LISTED: Final = 16
 """The largest number of layers of a compiled part that are listed with the share of each, as in explanations."""
 _SLACK: Final = 2_000
 """Nanoseconds by which a step may be longer than its layer, as the clock was read later."""
-
-
-class Explained(Protocol):
-    """An explanation of a network: `interposer.report.Explanation`."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the network, its layers and its parts."""
 
 
 def profile_page(recording: Recording, explanations: Iterable[Explained] = ()) -> str:

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from threading import get_ident
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol
 
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.files import write_file
@@ -25,10 +25,7 @@ from interposer.profiling.summary import (
     summary_text,
 )
 
-if TYPE_CHECKING:
-    from interposer.profiling.page import Explained
-
-__all__ = ["SUFFIXES", "CounterTotal", "LayerTimes", "Profile", "profile", "writer_of"]
+__all__ = ["SUFFIXES", "CounterTotal", "Explained", "LayerTimes", "Profile", "profile", "writer_of"]
 
 SUFFIXES: Final = {
     ".json": "chrome.chrome_trace",
@@ -37,6 +34,13 @@ SUFFIXES: Final = {
     ".html": "page.profile_page",
 }
 """The functions that write a profile, by the suffix of the file; their modules are imported when they are used."""
+
+
+class Explained(Protocol):
+    """An explanation of a network: `interposer.report.Explanation`."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the network, its layers and its parts."""
 
 
 class Profile:

@@ -38,14 +38,23 @@ __all__ = [
     "read_source",
 ]
 
-Source: TypeAlias = (
-    "str | os.PathLike[str] | BinaryIO | bytes | bytearray | memoryview"
-    " | Network | Template | Mapping[str, Any] | ModelProto | ExportedProgram"
-)
 ModelProto: TypeAlias = Any
 """An `onnx.ModelProto`."""
 ExportedProgram: TypeAlias = Any
 """A `torch.export.ExportedProgram`."""
+Source: TypeAlias = (
+    str
+    | os.PathLike[str]
+    | BinaryIO
+    | bytes
+    | bytearray
+    | memoryview
+    | Network
+    | Template
+    | Mapping[str, Any]
+    | ModelProto
+    | ExportedProgram
+)
 
 AS_IS: Final = Reading()
 """Reads the network that a source describes, in the format of its content."""
