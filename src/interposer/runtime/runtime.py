@@ -7,7 +7,7 @@ import logging
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -103,12 +103,12 @@ class Runtime:
         if self.options.all_contexts:
             self._create_all_contexts()
 
-    def _warn_of_unknown_ids(self, backend_ids: Iterable[str], participle: str) -> None:
+    def _warn_of_unknown_ids(self, backend_ids: Collection[str], participle: str) -> None:
         """Log a warning for ids that no backend has, such as ids to disable; one may be registered later.
 
         `participle` says what is done with the backends, such as ``"disabled"``.
         """
-        known = {*self.registry.ids, *own_files()}
+        known = {*self.registry.ids, *own_files()} if backend_ids else set()
         for backend_id in sorted(backend_ids):
             base = (split_address(backend_id) or (backend_id,))[0]
             if base not in known:
