@@ -161,7 +161,7 @@ def as_float(value: object, requirement: str) -> float:
     """Return a number of any type, such as a fraction or one of NumPy, as a float of Python.
 
     Raises:
-        InvalidArgumentError: the value is a bool or no real number, or exceeds the range of float64. The message is
+        InvalidArgumentError: the value is a bool or no number, or exceeds the range of float64. The message is
             `requirement`, such as ``"the deadline must be a number of seconds"``, followed by the value.
     """
     if isinstance(value, Real) and not isinstance(value, bool):
