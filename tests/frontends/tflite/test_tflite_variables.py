@@ -230,6 +230,12 @@ def test_a_variable_that_changes_its_shape_is_refused() -> None:
         tflite.load(data)
 
 
+def test_a_variable_that_is_read_as_another_type_is_refused() -> None:
+    main, start = initialized(("READ_VARIABLE", [1], [3]), tensors=[tensor("z", [2], "int32")], outputs=[3])
+    with pytest.raises(ParseError, match=r"READ_VARIABLE: the variable is float32\[2\], but its value becomes int32"):
+        tflite.load(file(main, start, constants=[START]))
+
+
 def signed() -> bytes:
     """Return a file with two signatures: ``add`` adds x to the variable, and ``get`` returns the variable."""
     main, start = initialized(

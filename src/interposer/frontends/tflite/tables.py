@@ -24,7 +24,10 @@ def handle(node: Node) -> list[Value]:
 @operator("READ_VARIABLE")
 def read_variable(node: Node) -> Value:
     """Convert READ_VARIABLE to the value that the variable has here."""
-    return node.importer.read_variable(node.variable())
+    value = node.importer.read_variable(node.variable())
+    if value.known.dtype is not node.output_info.dtype:
+        node.fail(f"the variable is {value.known}, but its value becomes {node.output_info}")
+    return value
 
 
 @operator("ASSIGN_VARIABLE")
