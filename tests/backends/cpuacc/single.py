@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 import interposer as ip
 from interposer.core.types import Array, DataType, Quantization, TensorInfo
 from interposer.testing.oracle import reference_outputs
@@ -34,6 +36,43 @@ def network_of(
     for n, output in enumerate(network.graph.add(op, operands).outputs):
         network.add_output_layer(n, output)
     return network, given
+
+
+class Layers:
+    """Layers that do not depend on each other, in one network: one load serves all, and a failure names its layer."""
+
+    def __init__(self) -> None:
+        self.network, self.arrays, self.names = ip.Network("layers"), list[Array](), list[str]()
+
+    def add(
+        self,
+        name: str,
+        op: Any,
+        arrays: Collection[Array],
+        constants: Collection[int] = (),
+        quantization: Quantization | None = None,
+        result: TensorInfo | None = None,
+    ) -> None:
+        """Add a layer; operands at the positions `constants` are constant, `quantization` is that of the inputs."""
+        operands = []
+        for position, array in enumerate(arrays):
+            if position in constants:
+                operands.append(self.network.add_constant_layer(array))
+            else:
+                info = TensorInfo(array.shape, DataType.of(array.dtype), quantization)
+                operands.append(self.network.add_input_layer(len(self.arrays), info))
+                self.arrays.append(array)
+        self.network.add_output_layer(len(self.names), self.network.add_layer(op, *operands, outputs=result))
+        self.names.append(name)
+
+    def assert_like_the_reference(self, rtol: float = 0.0, atol: float = 0.0, threads: int = 1) -> None:
+        results = outcomes(self.network, self.arrays, threads)
+        for name, result, expected in zip(self.names, *results, strict=True):
+            assert (result.shape, result.dtype) == (expected.shape, expected.dtype), name
+            if rtol or atol:
+                np.testing.assert_allclose(result, expected, rtol, atol, err_msg=name)
+            else:
+                np.testing.assert_array_equal(result, expected, err_msg=name)
 
 
 def outcomes(network: ip.Network, given: list[Array], threads: int = 1) -> list[list[Array]]:

@@ -42,7 +42,7 @@ from interposer.ops.activation import ActivationFunction
 from interposer.ops.elementwise import BinaryOperation, UnaryOperation
 from tests.backends.cpuacc.single import reference_results
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 LOWEST = float(np.finfo(np.float32).min)
 

@@ -32,7 +32,7 @@ from tests.backends.cpuacc.single import reference_results
 from tests.instruction_sets import INSTRUCTION_SETS, needs_instruction_set
 from tests.parameters import slow_unless
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 PLAIN, DEPTHWISE, TRANSPOSED = Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d
 TWICE = {"stride_x": 2, "stride_y": 2}

@@ -24,7 +24,7 @@ from interposer.ops import (
 )
 from tests.backends.cpuacc.single import reference_results
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 GELU = Activation(ActivationFunction.GELU)
 

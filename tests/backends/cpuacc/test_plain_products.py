@@ -7,7 +7,7 @@ import pytest
 
 from interposer.core.types import Array
 from interposer.ops import BatchMatMul, FullyConnected
-from tests.backends.cpuacc.single import network_of, outcomes
+from tests.backends.cpuacc.single import Layers, network_of, outcomes
 
 pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
@@ -37,12 +37,12 @@ def turned(shape: tuple[int, ...], turns: bool) -> tuple[int, ...]:
 @pytest.mark.parametrize("dtype", [np.float64, *INTEGERS])
 @pytest.mark.parametrize("turns", [(False, False), (True, False), (False, True)])
 def test_products_of_matrices(dtype: type, turns: tuple[bool, bool]) -> None:
-    op = BatchMatMul(transpose_x=turns[0], transpose_y=turns[1])
+    op, layers = BatchMatMul(transpose_x=turns[0], transpose_y=turns[1]), Layers()
     for a, b in SHAPES:
         arrays = [drawn(dtype, *turned(a, turns[0])), drawn(dtype, *turned(b, turns[1]))]
         for constants in ([], [1]):
-            result, expected = outcomes(*network_of(op, arrays, constants), threads=2)
-            np.testing.assert_allclose(result[0], expected[0], 1e-12 if dtype is np.float64 else 0, 1e-12)
+            layers.add(f"{a} by {b}, constants {constants}", op, arrays, constants)
+    layers.assert_like_the_reference(1e-12 if dtype is np.float64 else 0, 1e-12, threads=2)
 
 
 @pytest.mark.parametrize("transposed", [False, True])

@@ -33,7 +33,7 @@ from tests.backends.cpuacc.single import reference_results
 from tests.instruction_sets import needs_instruction_set
 from tests.parameters import slow_unless
 
-pytestmark = [pytest.mark.usefixtures("cpuacc"), pytest.mark.needs_cpuref]
+pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
 INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "avx512vnni", "amx")
 PLAIN, DEPTHWISE, TRANSPOSED = Convolution2d, DepthwiseConvolution2d, TransposeConvolution2d

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import interposer as ip
 from interposer.core.types import DataLayout, Quantization, TensorInfo
 from interposer.ops import PaddingMethod, Pooling2d, PoolingAlgorithm, Reduce, ReduceOperation, Requantization
-from tests.backends.cpuacc.single import outcomes
+from tests.backends.cpuacc.single import Layers
 
 pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
@@ -24,17 +23,14 @@ WINDOWS = {
 SAME, OTHER = Quantization(0.05, 3), Quantization(0.0371, 9)
 
 
-def assert_alike(op: Pooling2d | Reduce, shape: tuple[int, ...], dtype: str, out: Quantization) -> None:
-    """Compare a layer on random values, and on values at their limits, with CpuRef."""
+def add(layers: Layers, op: Pooling2d | Reduce, shape: tuple[int, ...], dtype: str, out: Quantization) -> None:
+    """Add a layer on random values, and one on values at their limits."""
     limits = np.iinfo(dtype)
-    network, info = ip.Network("quantized"), TensorInfo(shape, dtype, SAME)
-    outputs = [op.infer(info).with_quantization(out)]
-    network.add_output_layer(0, network.add_layer(op, network.add_input_layer(0, info), outputs=outputs))
+    result = op.infer(TensorInfo(shape, dtype, SAME)).with_quantization(out)
     rng = np.random.default_rng(3)
     for low, high in ((limits.min, limits.max), (limits.min, limits.min + 1)):
         given = rng.integers(low, high, shape, endpoint=True).astype(dtype)
-        ours, reference = outcomes(network, [given])
-        np.testing.assert_array_equal(ours[0], reference[0])
+        layers.add(f"{op} of {shape} from {low} to {high}", op, [given], quantization=SAME, result=result)
 
 
 SHAPES = [(NCHW, (1, 2, 18, 21)), (NHWC, (1, 18, 21, 3)), (NHWC, (1, 18, 21, 21))]
@@ -43,20 +39,24 @@ SHAPES = [(NCHW, (1, 2, 18, 21)), (NHWC, (1, 18, 21, 3)), (NHWC, (1, 18, 21, 21)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("window", WINDOWS)
 def test_averages_of_windows(window: str, dtype: str) -> None:
+    layers = Layers()
     for layout, shape in SHAPES:
         op = WINDOWS[window].replace(pool_type=PoolingAlgorithm.AVERAGE, data_layout=layout)
         exact = op.replace(requantization=Requantization.HALF_TO_EVEN)
-        assert_alike(op, shape, dtype, SAME)
-        assert_alike(op.replace(padding_method=PaddingMethod.IGNORE_VALUE), shape, dtype, SAME)
-        assert_alike(exact, shape, dtype, SAME)
-        assert_alike(exact, shape, dtype, OTHER)
+        add(layers, op, shape, dtype, SAME)
+        add(layers, op.replace(padding_method=PaddingMethod.IGNORE_VALUE), shape, dtype, SAME)
+        add(layers, exact, shape, dtype, SAME)
+        add(layers, exact, shape, dtype, OTHER)
+    layers.assert_like_the_reference()
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
 @pytest.mark.parametrize("window", WINDOWS)
 def test_the_largest_values_of_windows(window: str, dtype: str) -> None:
+    layers = Layers()
     for layout, shape in SHAPES:
-        assert_alike(WINDOWS[window].replace(data_layout=layout), shape, dtype, SAME)
+        add(layers, WINDOWS[window].replace(data_layout=layout), shape, dtype, SAME)
+    layers.assert_like_the_reference()
 
 
 @pytest.mark.parametrize("axes", [(2, 3), (1, 2), (3,), (1, 3), (0, 1, 2, 3), (1,)], ids=str)
@@ -67,9 +67,10 @@ def test_the_largest_values_of_windows(window: str, dtype: str) -> None:
 def test_reductions_of_rows_columns_and_other_axes(
     operation: ReduceOperation, dtype: str, axes: tuple[int, ...]
 ) -> None:
-    chooses = operation in (ReduceOperation.MAX, ReduceOperation.MIN)
+    layers, chooses = Layers(), operation in (ReduceOperation.MAX, ReduceOperation.MIN)
     for width in (5, 70):
         op = Reduce(axis=axes, operation=operation)
-        assert_alike(op, (2, 3, 9, width), dtype, SAME if chooses else OTHER)
+        add(layers, op, (2, 3, 9, width), dtype, SAME if chooses else OTHER)
         if not chooses:
-            assert_alike(op.replace(requantization=Requantization.HALF_TO_EVEN), (2, 3, 9, width), dtype, OTHER)
+            add(layers, op.replace(requantization=Requantization.HALF_TO_EVEN), (2, 3, 9, width), dtype, OTHER)
+    layers.assert_like_the_reference()

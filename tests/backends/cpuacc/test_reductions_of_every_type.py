@@ -7,7 +7,7 @@ import pytest
 
 from interposer.core.types import Array, Quantization
 from interposer.ops import Reduce, ReduceOperation
-from tests.backends.cpuacc.single import network_of, outcomes
+from tests.backends.cpuacc.single import Layers, network_of, outcomes
 
 pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
@@ -27,21 +27,23 @@ def drawn(dtype: type, *shape: int) -> Array:
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_reductions(dtype: type, operation: str) -> None:
+    layers = Layers()
     for shape, axis in SHAPES:
         op = Reduce(axis=axis, operation=ReduceOperation[operation])
-        result, expected = outcomes(*network_of(op, [drawn(dtype, *shape)]))
-        np.testing.assert_allclose(result[0], expected[0], 1e-12 if dtype is np.float64 else 0, 1e-12)
+        layers.add(f"axes {axis} of {shape}", op, [drawn(dtype, *shape)])
+    layers.assert_like_the_reference(1e-12 if dtype is np.float64 else 0, 1e-12)
 
 
 @pytest.mark.parametrize("operation", ["MAX", "MIN"])
 def test_extremes_of_float64_with_nan_are_nan(operation: str) -> None:
+    layers = Layers()
     for place in (0, 1, 30):
         array = RNG.uniform(-2, 2, (2, 31))
         array[0, place] = np.nan
         for axis in (0, 1):
             op = Reduce(axis=(axis,), operation=ReduceOperation[operation])
-            result, expected = outcomes(*network_of(op, [array]))
-            np.testing.assert_array_equal(result[0], expected[0])
+            layers.add(f"NaN at {place}, axis {axis}", op, [array])
+    layers.assert_like_the_reference()
 
 
 @pytest.mark.parametrize("operation", ["MAX", "MIN"])
