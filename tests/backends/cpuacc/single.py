@@ -62,8 +62,9 @@ class Layers:
                 info = TensorInfo(array.shape, DataType.of(array.dtype), quantization)
                 operands.append(self.network.add_input_layer(len(self.arrays), info))
                 self.arrays.append(array)
-        self.network.add_output_layer(len(self.names), self.network.add_layer(op, *operands, outputs=result))
-        self.names.append(name)
+        for output in self.network.add_layer(op, *operands, outputs=result).outputs:
+            self.network.add_output_layer(len(self.names), output)
+            self.names.append(name)
 
     def assert_like_the_reference(self, rtol: float = 0.0, atol: float = 0.0, threads: int = 1) -> None:
         results = outcomes(self.network, self.arrays, threads)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -39,7 +41,7 @@ from interposer.ops import (
     Transpose,
     Where,
 )
-from tests.backends.cpuacc.single import outcomes
+from tests.backends.cpuacc.single import Layers, outcomes
 
 RANDOM = np.random.default_rng(20261122)
 
@@ -64,10 +66,15 @@ def network_of(op, arrays):
 
 
 def assert_like_the_reference(op, *arrays, atol=0.0):
+    assert_all_like_the_reference([(op, *arrays)], atol)
+
+
+def assert_all_like_the_reference(cases, atol=0.0):
+    layers = Layers()
+    for op, *arrays in cases:
+        layers.add(f"{op} of {[array.dtype.name for array in arrays]}", op, arrays)
     for threads in (1, 2):
-        for result, right in zip(*outcomes(network_of(op, arrays), list(arrays), threads), strict=True):
-            assert (result.shape, result.dtype) == (right.shape, right.dtype)
-            np.testing.assert_allclose(result, right, rtol=0, atol=atol)
+        layers.assert_like_the_reference(atol=atol, threads=threads)
 
 
 # --- searches ---------------------------------------------------------------------------------------------------------
@@ -105,8 +112,8 @@ def test_the_best_elements_along_another_axis_are_those_of_the_reference(dtype):
 def test_rows_are_gathered_and_scattered_like_the_reference():
     x, indices = floats(40, 30, 70), np.stack([whole(40, 500), whole(30, 500)], axis=-1)
     assert_like_the_reference(GatherNd(), x, indices)
-    for function in ScatterFunction:
-        assert_like_the_reference(ScatterNd(function=function), x, indices, floats(500, 70), atol=1e-3)
+    updated = [(ScatterNd(function=function), x, indices, floats(500, 70)) for function in ScatterFunction]
+    assert_all_like_the_reference(updated, atol=1e-3)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -231,12 +238,15 @@ def test_regions_are_extracted_like_by_the_reference():
 @pytest.mark.parametrize("method", list(ResizeMethod))
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 15, 16, 20])
 def test_images_of_few_channels_are_resized_like_by_the_reference(channels, method):
+    floating, integers = [], []
     for layout in (ip.DataLayout.NHWC, ip.DataLayout.NCHW):
         shape = (2, 9, 13, channels) if layout is ip.DataLayout.NHWC else (2, channels, 9, 13)
         op = Resize(target_width=31, target_height=17, method=method, data_layout=layout, half_pixel_centers=True)
-        assert_like_the_reference(op, floats(*shape), atol=1e-5)
-        assert_like_the_reference(op, RANDOM.integers(0, 255, shape).astype(np.uint8))
-        assert_like_the_reference(op, RANDOM.integers(-128, 127, shape).astype(np.int8))
+        floating.append((op, floats(*shape)))
+        integers.append((op, RANDOM.integers(0, 255, shape).astype(np.uint8)))
+        integers.append((op, RANDOM.integers(-128, 127, shape).astype(np.int8)))
+    assert_all_like_the_reference(floating, atol=1e-5)
+    assert_all_like_the_reference(integers)
 
 
 # --- moves, casts and sums --------------------------------------------------------------------------------------------
@@ -246,17 +256,15 @@ def test_images_of_few_channels_are_resized_like_by_the_reference(channels, meth
 @pytest.mark.parametrize("shape", [(2, 3, 40, 41), (1, 64, 33, 17), (2, 5, 6, 7), (1, 1, 9, 9), (3, 70, 2, 65)])
 def test_axes_are_transposed_like_by_the_reference(shape, dtype):
     x = RANDOM.integers(0, 200, shape).astype(dtype)
-    for order in ((0, 2, 3, 1), (0, 3, 1, 2), (3, 2, 1, 0), (0, 1, 3, 2), (2, 0, 1, 3)):
-        assert_like_the_reference(Transpose(order), x)
+    orders = (0, 2, 3, 1), (0, 3, 1, 2), (3, 2, 1, 0), (0, 1, 3, 2), (2, 0, 1, 3)
+    assert_all_like_the_reference((Transpose(order), x) for order in orders)
 
 
 @pytest.mark.parametrize("shape", [(3,), (50, 1), (2, 1, 3), (1, 50, 1), (2, 50, 1)])
 def test_operands_are_broadcast_along_short_rows_like_by_the_reference(shape):
     x, y = floats(2, 50, 3), floats(*shape)
-    assert_like_the_reference(Addition(), x, y)
-    assert_like_the_reference(Addition(), y, x)
-    assert_like_the_reference(Where(), y > 0, x, floats(*shape))
-    assert_like_the_reference(Where(), x > 0, y, floats(1))
+    sums = [(Addition(), x, y), (Addition(), y, x)]
+    assert_all_like_the_reference([*sums, (Where(), y > 0, x, floats(*shape)), (Where(), x > 0, y, floats(1))])
 
 
 @pytest.mark.parametrize("target", [DataType.INT8, DataType.UINT8, DataType.INT16, DataType.UINT32, DataType.INT64])
@@ -270,8 +278,7 @@ def test_casts_saturate_like_those_of_the_reference(target):
 @pytest.mark.parametrize("reverse", [False, True])
 def test_sums_are_accumulated_like_by_the_reference(axis, exclusive, reverse):
     op = CumSum(axis=axis, exclusive=exclusive, reverse=reverse)
-    assert_like_the_reference(op, floats(9, 70, 11))
-    assert_like_the_reference(op, whole(9, 9, 7, 11, dtype=np.int32))
+    assert_all_like_the_reference([(op, floats(9, 70, 11)), (op, whole(9, 9, 7, 11, dtype=np.int32))])
 
 
 @pytest.mark.parametrize(
@@ -279,8 +286,8 @@ def test_sums_are_accumulated_like_by_the_reference(axis, exclusive, reverse):
 )
 @pytest.mark.parametrize("axis", [(0,), (1,), (2,), (0, 2), ()])
 def test_integers_are_reduced_like_by_the_reference(axis, operation):
-    for dtype in (np.int8, np.uint8, np.int32, np.int64):
-        assert_like_the_reference(Reduce(operation=operation, axis=axis), whole(90, 7, 70, 5).astype(dtype))
+    op, dtypes = Reduce(operation=operation, axis=axis), (np.int8, np.uint8, np.int32, np.int64)
+    assert_all_like_the_reference((op, whole(90, 7, 70, 5).astype(dtype)) for dtype in dtypes)
 
 
 @pytest.mark.parametrize("operation", [ReduceOperation.ANY, ReduceOperation.ALL])
@@ -291,13 +298,13 @@ def test_truth_values_are_reduced_like_by_the_reference(operation):
 @pytest.mark.parametrize("mode", [PaddingMode.REFLECT, PaddingMode.SYMMETRIC, PaddingMode.EDGE, PaddingMode.WRAP])
 @pytest.mark.parametrize("pads", [((0, 0), (0, 0), (2, 1), (1, 3)), ((1, 0), (2, 2), (0, 0), (0, 0)), ((0, 0),) * 4])
 def test_borders_repeat_elements_like_those_of_the_reference(pads, mode):
-    for dtype in (np.uint8, np.float32, np.int64):
-        assert_like_the_reference(Pad(pads, padding_mode=mode), whole(90, 2, 3, 4, 5).astype(dtype))
+    op, dtypes = Pad(pads, padding_mode=mode), (np.uint8, np.float32, np.int64)
+    assert_all_like_the_reference((op, whole(90, 2, 3, 4, 5).astype(dtype)) for dtype in dtypes)
 
 
 def test_a_scalar_has_no_border():
-    for mode in (PaddingMode.EDGE, PaddingMode.WRAP, PaddingMode.CONSTANT):
-        assert_like_the_reference(Pad((), padding_mode=mode), np.float32(3))
+    modes = PaddingMode.EDGE, PaddingMode.WRAP, PaddingMode.CONSTANT
+    assert_all_like_the_reference((Pad((), padding_mode=mode), np.float32(3)) for mode in modes)
 
 
 def test_rows_of_a_table_are_looked_up_like_by_the_reference():
@@ -310,9 +317,9 @@ def test_rows_of_a_table_are_looked_up_like_by_the_reference():
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_indices_become_one_hot_like_by_the_reference(axis):
-    for dtype in (DataType.FLOAT32, DataType.INT64, DataType.BOOL):
-        for from_end in (False, True):
-            assert_like_the_reference(OneHot(depth=6, axis=axis, dtype=dtype, from_end=from_end), whole(9, 4, 7))
+    kinds = itertools.product((DataType.FLOAT32, DataType.INT64, DataType.BOOL), (False, True))
+    ops = [OneHot(depth=6, axis=axis, dtype=dtype, from_end=from_end) for dtype, from_end in kinds]
+    assert_all_like_the_reference((op, whole(9, 4, 7)) for op in ops)
 
 
 def test_values_of_one_hot_that_are_no_numbers_stay_so():
