@@ -1,8 +1,11 @@
-// Fusion of the layers by which networks express normalizations of rows: RMS normalization and layer normalization.
+// Fusion of the layers by which networks express normalizations: RMS and layer normalization of rows, and group
+// normalization of images, as an instance normalization of images that were reshaped to a channel for each group.
 //
 // Only the last layer of a pattern is replaced. The others are dropped if nothing else reads their results.
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "cpuacc/patterns.hpp"
 #include "cpuacc/pointwise.hpp"
@@ -185,11 +188,93 @@ bool fuse_factor(Graph& graph, const Node& node, const Settings& settings) {
   return false;
 }
 
+/// Return whether an operand is absent, or a constant of elements that all are `value`.
+bool is_absent_or(const Tensor* tensor, float value) {
+  if (!tensor) return true;
+  if (!tensor->is_constant() || !is_f32(*tensor)) return false;
+  const UnalignedFloats from = tensor->floats();
+  for (int64_t n = 0; n < tensor->elements(); ++n)
+    if (from[n] != value) return false;
+  return true;
+}
+
+/// Return whether a tensor broadcasts as one element for each channel, which is axis 1 of an image.
+bool is_of_channels(const Tensor& tensor, const Tensor& image) {
+  const int axis = 1 - image.rank();
+  return is_f32(tensor) && tensor.rank() <= image.rank() && tensor.rank() >= -axis &&
+         tensor.elements() == image.shape[1] && tensor.extent(axis) == image.shape[1];
+}
+
+/// The operands of a sum or a product of an image with one element for each channel; -1 if a node is neither.
+struct OfChannels {
+  int image = -1, channels = -1;
+};
+
+OfChannels of_channels(const Graph& graph, const Node& node, const char* type, const char* operation) {
+  if (!is_operation(node, type, operation) || graph.out(node).rank() < 3) return {};
+  for (size_t n : {0, 1})
+    if (graph.in(node, n)->shape == graph.out(node).shape && is_of_channels(*graph.in(node, 1 - n), graph.out(node)))
+      return {node.inputs[n], node.inputs[1 - n]};
+  return {};
+}
+
+/// The instance normalization without gamma and beta that computes a tensor, which only one node reads.
+const Node* standardization_of(const Graph& graph, int tensor) {
+  const Node* node = private_producer(graph, tensor);
+  if (!node || node->type != "InstanceNormalization" || !node->posts.empty()) return nullptr;
+  const bool is_bare = is_absent_or(graph.in(*node, 1), 1) && is_absent_or(graph.in(*node, 2), 0);
+  return is_bare && channel_axis(*node, graph.out(*node).rank()) == 1 ? node : nullptr;
+}
+
+bool is_reshape(const Node* node) { return node && node->type == "Reshape" && node->posts.empty(); }
+
+/// Return whether both have the same samples and channels, and the same number of elements of each.
+bool have_same_channels(const Shape& a, const Shape& b) {
+  auto elements = [](const Shape& shape) {
+    return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+  };
+  return a.size() > 2 && b.size() > 2 && a[0] == b[0] && a[1] == b[1] && is_known(a) && elements(a) == elements(b);
+}
+
+/// Replace two nodes by a group normalization and a reshape of its result, because its operand may have other axes
+/// after the channels.
+void replace_by_groups(Graph& graph, const Node& multiply, const Node& add, const Node& reshape, Node normalization) {
+  const int normalized = graph.add_tensor(graph[normalization.inputs[0]]);
+  normalization.outputs = {normalized};
+  Node back = reshape;
+  back.inputs = {normalized};
+  back.outputs = add.outputs;
+  graph.nodes.replace(multiply, std::move(normalization));
+  graph.nodes.replace(add, std::move(back));
+}
+
+/// Replace a normalization of reshaped groups, its product with gamma and the addition of beta.
+bool fuse_groups(Graph& graph, const Node& node, const Settings& settings) {
+  const OfChannels sum = of_channels(graph, node, "Addition", "ADD");
+  const Node* multiply = sum.image < 0 ? nullptr : private_producer(graph, sum.image);
+  const OfChannels product = multiply ? of_channels(graph, *multiply, "Multiplication", "MUL") : OfChannels();
+  const Node* back = product.image < 0 ? nullptr : private_producer(graph, product.image);
+  const Node* bare = is_reshape(back) ? standardization_of(graph, back->inputs[0]) : nullptr;
+  const Node* there = bare ? producer_of(graph, bare->inputs[0]) : nullptr;
+  if (!is_reshape(there) || !have_same_channels(graph.in(*there, 0)->shape, graph.out(node).shape)) return false;
+  const Shape &groups = graph.in(*bare, 0)->shape, &image = graph.out(node).shape;
+  if (groups[0] != image[0] || groups[1] == 0 || image[1] % groups[1] != 0) return false;
+  Node by = *bare;
+  by.type = "GroupNormalization";
+  by.inputs = {there->inputs[0], product.channels, sum.channels};
+  by.outputs = node.outputs;
+  by.set("num_groups", groups[1]);
+  if (!find_lowering(graph, by, settings)) return false;
+  replace_by_groups(graph, *multiply, node, *back, std::move(by));
+  return true;
+}
+
 bool fuse_normalizations(Graph& graph, const Settings& settings) {
   bool changed = false;
   for (const Node& node : graph.nodes) changed = fuse_normalized(graph, node, settings) || changed;
   if (changed) graph.index();
-  for (const Node& node : graph.nodes) changed = fuse_factor(graph, node, settings) || changed;
+  for (const Node& node : graph.nodes)
+    changed = fuse_factor(graph, node, settings) || fuse_groups(graph, node, settings) || changed;
   return changed;
 }
 

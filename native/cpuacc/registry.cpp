@@ -69,6 +69,7 @@ Family scales_family();
 Family scatter_family();
 Family select_family();
 Family sequence_family();
+Family sequences_family();
 Family small_numbers_family();
 Family softmax_q16_family();
 Family spectral_family();
@@ -96,6 +97,7 @@ const Make kFamilies[] = {
     attention_family,
     mix_family,  // after attention_family
     patterns_family,
+    sequences_family,      // after normalizations_family
     integer_q8_family,     // before images get channels last
     channels_last_family,  // before the fusion of additions
     tabulate_family,       // before activation functions are fused

@@ -264,6 +264,23 @@ TEST_P(NormalizeKernel, normalizes_batches_by_channel) {
     }
 }
 
+TEST_P(NormalizeKernel, adds_the_deviations_of_blocks) {
+  Random random;
+  for (int64_t pixels : {1, 3, 4, 7, 40}) {
+    Floats in(random.reals(pixels * 16)), center(random.reals(16)), sums(16, 2.0f), squares(16, 3.0f);
+    normalize_kernels_for(isa()).deviations_block(in.data(), pixels, center.data(), sums.data(), squares.data());
+    for (int64_t lane = 0; lane < 16; ++lane) {
+      double sum = 2, square = 3;
+      for (int64_t n = 0; n < pixels; ++n) {
+        const double distance = double(in[n * 16 + lane]) - double(center[lane]);
+        sum += distance, square += distance * distance;
+      }
+      ASSERT_NEAR(sums[lane], sum, 1e-4) << describe("pixels", pixels, "lane", lane);
+      ASSERT_NEAR(squares[lane], square, 1e-4) << describe("pixels", pixels, "lane", lane);
+    }
+  }
+}
+
 TEST_P(NormalizeKernel, normalizes_and_clamps_a_block_of_channels) {
   Random random;
   for (int64_t pixels : {1, 2, 7, 50}) {

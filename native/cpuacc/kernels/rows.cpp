@@ -449,6 +449,26 @@ void batch_block(const float* in, float* out, int64_t pixels, const BatchParamet
   }
 }
 
+void deviations_block(const float* in, int64_t pixels, const float* center, float* sums, float* squares) {
+  constexpr int kAtOnce = 4;  // sums of pixels that do not wait for one another
+  for (int v = 0; v < 16; v += kLanes) {
+    const Vec middle = load(center + v);
+    Vec sum[kAtOnce] = {}, square[kAtOnce] = {};
+    int64_t n = 0;
+    for (; n + kAtOnce <= pixels; n += kAtOnce)
+      for (int k = 0; k < kAtOnce; ++k) {
+        const Vec distance = load(in + (n + k) * 16 + v) - middle;
+        sum[k] += distance, square[k] += distance * distance;
+      }
+    for (; n < pixels; ++n) {
+      const Vec distance = load(in + n * 16 + v) - middle;
+      sum[0] += distance, square[0] += distance * distance;
+    }
+    store(sums + v, load(sums + v) + ((sum[0] + sum[1]) + (sum[2] + sum[3])));
+    store(squares + v, load(squares + v) + ((square[0] + square[1]) + (square[2] + square[3])));
+  }
+}
+
 void clamp(float* values, int64_t count, float low, float high) {
   int64_t n = 0;
   for (; n + kLanes <= count; n += kLanes)
@@ -592,7 +612,7 @@ void standardize(const float* in, float* out, int64_t rows, int64_t length, Spre
 
 extern const SoftmaxKernels softmax_kernels = {softmax};
 extern const ReduceKernels reduce_kernels = {reduce};
-extern const NormalizeKernels normalize_kernels = {unit_length, response,    standardize, affine,
-                                                   batch,       batch_block, clamp,       affine_block};
+extern const NormalizeKernels normalize_kernels = {unit_length, response, standardize,  affine,          batch,
+                                                   batch_block, clamp,    affine_block, deviations_block};
 
 }  // namespace cpuacc::ISA_NS

@@ -70,6 +70,8 @@ struct NormalizeKernels {
   /// Scale, shift and clamp pixels of one block of 16 channels.
   void (*affine_block)(const float* in, float* out, int64_t pixels, const float* scale, const float* shift, float low,
                        float high);
+  /// Add the distances of pixels of one block of 16 channels from `center` to `sums`, and their squares to `squares`.
+  void (*deviations_block)(const float* in, int64_t pixels, const float* center, float* sums, float* squares);
 };
 CPUACC_TABLE(SoftmaxKernels, softmax_kernels)
 CPUACC_TABLE(ReduceKernels, reduce_kernels)

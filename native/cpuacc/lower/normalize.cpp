@@ -122,8 +122,110 @@ void move_channels(const Node& node, Builder& builder, Buffer in, Buffer out, bo
   builder.add(copy_step(builder, "turn for " + node.name, in, out, axes, 4));
 }
 
+/// Normalization of groups of channels of images in blocks of 16 channels. A unit is the blocks that have whole groups.
+struct BlockedGroups {
+  static constexpr int64_t kPiece = 256;  // pixels whose sums are float32; all pieces are added in float64
+
+  const NormalizeKernels* kernels;
+  float eps;
+  int64_t images, blocks, pixels, channels, members, unit;
+  bool one_gamma, one_beta;
+
+  int64_t units() const { return (blocks + unit - 1) / unit; }
+  int64_t lanes() const { return unit * 16; }
+  uint64_t scratch() const { return uint64_t(lanes()) * (4 * sizeof(float) + 2 * sizeof(double)); }
+
+  /// The sums of the distances from `center`, and of their squares, in each lane of `count` blocks.
+  void measure(const float* in, int64_t count, const float* center, double* sums, double* squares) const {
+    std::fill_n(sums, count * 16, 0.0);
+    std::fill_n(squares, count * 16, 0.0);
+    for (int64_t block = 0; block < count; ++block)
+      for (int64_t pixel = 0; pixel < pixels; pixel += kPiece) {
+        alignas(64) float some[16] = {}, some_squares[16] = {};
+        kernels->deviations_block(in + (block * pixels + pixel) * 16, std::min(kPiece, pixels - pixel),
+                                  center + block * 16, some, some_squares);
+        for (int64_t lane = 0; lane < 16; ++lane) sums[block * 16 + lane] += double(some[lane]);
+        for (int64_t lane = 0; lane < 16; ++lane) squares[block * 16 + lane] += double(some_squares[lane]);
+      }
+  }
+
+  double mean_of_group(const double* values, int64_t first) const {
+    return std::accumulate(values + first, values + first + members, 0.0) / double(members * pixels);
+  }
+
+  /// Normalize one unit, the first channel of which is `first`.
+  void standardize(const float* in, float* out, const float* gamma, const float* beta, int64_t first,
+                   float* scratch) const {
+    const int64_t own = std::min(lanes(), channels - first), count = (own + 15) / 16;
+    float *center = scratch, *factor = center + lanes(), *scale = factor + lanes(), *shift = scale + lanes();
+    double *sums = reinterpret_cast<double*>(shift + lanes()), *squares = sums + lanes();
+    std::fill_n(scratch, 4 * lanes(), 0.0f);
+    measure(in, count, center, sums, squares);
+    for (int64_t c = 0; c < own; ++c) center[c] = float(mean_of_group(sums, c / members * members));
+    measure(in, count, center, sums, squares);
+    for (int64_t c = 0; c < own; ++c) {
+      const double rest = mean_of_group(sums, c / members * members);
+      const double variance = mean_of_group(squares, c / members * members) - rest * rest;
+      factor[c] = float(1 / std::sqrt(variance + double(eps)));
+      scale[c] = gamma ? gamma[one_gamma ? 0 : first + c] : 1.0f;
+      shift[c] = beta ? beta[one_beta ? 0 : first + c] : 0.0f;
+    }
+    for (int64_t n = 0; n < count; ++n)
+      kernels->batch_block(in + n * pixels * 16, out + n * pixels * 16, pixels,
+                           {center + n * 16, factor + n * 16, scale + n * 16, shift + n * 16, 1, 16}, -INFINITY,
+                           INFINITY);
+  }
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const BlockedGroups& self = step.as<BlockedGroups>();
+    const float *gamma = step.in[1] ? run.at<float>(step.in[1]) : nullptr,
+                *beta = step.in[2] ? run.at<float>(step.in[2]) : nullptr;
+    const Range range = split(self.images * self.units(), part, parts);
+    for (int64_t n = range.first; n < range.last; ++n) {
+      const int64_t block = n % self.units() * self.unit;
+      const int64_t at = (n / self.units() * self.blocks + block) * self.pixels * 16;
+      self.standardize(run.at<float>(step.in[0]) + at, run.at<float>(step.out[0]) + at, gamma, beta, block * 16,
+                       run.part_scratch<float>(part));
+    }
+  }
+};
+
+Layouts group_layouts(const Graph& graph, const Node& node, const Settings&) {
+  const Tensor& in = *graph.in(node, 0);
+  const bool agrees = is_blocked(in.layout) && in.elements() > 0 &&
+                      channel_axis(node, in.rank()) == channel_axis_of(in.layout, in.rank());
+  return agrees ? Layouts{{in.layout}, {in.layout}} : Layouts{};
+}
+
+void lower_blocked_groups(const Node& node, Builder& builder) {
+  const Graph& graph = builder.graph;
+  const Tensor &in = *graph.in(node, 0), *gamma = graph.in(node, 1), *beta = graph.in(node, 2);
+  const Shape memory = blocked_shape(in);
+  auto state = std::make_shared<BlockedGroups>();
+  state->kernels = &normalize_kernels_for(builder.settings.isa);
+  state->eps = float(node.number("eps"));
+  state->images = memory[0], state->blocks = memory[1], state->pixels = memory[2] * memory[3];
+  state->channels = in.extent(channel_axis_of(in.layout, in.rank()));
+  state->members = state->channels / node.integer("num_groups", state->channels);
+  state->unit = state->members / std::gcd(state->members, int64_t{16});
+  state->one_gamma = gamma && gamma->elements() == 1, state->one_beta = beta && beta->elements() == 1;
+  Step step;
+  step.name = node.type + " " + node.name;
+  step.fn = &BlockedGroups::run;
+  step.max_parts = int(std::min<int64_t>(parts_for(builder.settings, double(in.elements()) * cost::kStandardizeNs),
+                                         state->images * state->units()));
+  step.in = {builder.buffer(node.inputs[0]), builder.buffer(gamma ? node.inputs[1] : -1),
+             builder.buffer(beta ? node.inputs[2] : -1)};
+  step.out = {builder.buffer(node.outputs[0])};
+  step.in_place = 0;
+  step.scratch_per_part = state->scratch();
+  step.state = std::move(state);
+  builder.add(std::move(step));
+}
+
 void lower_groups(const Node& node, Builder& builder) {
   const Tensor& in = *builder.graph.in(node, 0);
+  if (is_blocked(in.layout)) return lower_blocked_groups(node, builder);
   int axis = channel_axis(node, in.rank());
   int64_t channels = in.shape[size_t(axis)], groups = node.integer("num_groups", channels);
   if (in.elements() == 0) return;
@@ -435,8 +537,8 @@ Family normalize_family() {
   family.lowerings = {
       {"LayerNormalization", "plain", layer_support, lower_layer, nullptr},
       {"RmsNormalization", "plain", layer_support, lower_layer, nullptr},
-      {"InstanceNormalization", "plain", f32_support, lower_groups, nullptr},
-      {"GroupNormalization", "plain", f32_support, lower_groups, nullptr},
+      {"InstanceNormalization", "plain", f32_support, lower_groups, group_layouts},
+      {"GroupNormalization", "plain", f32_support, lower_groups, group_layouts},
       {"MeanVarianceNormalization", "plain", f32_support, lower_mean_variance, nullptr},
       {"BatchNormalization", "plain", batch_support, lower_batch, batch_layouts},
       {"L2Normalization", "plain", f32_support, lower_unit_length, nullptr},
