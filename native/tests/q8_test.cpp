@@ -733,6 +733,23 @@ TEST_P(Q8ElementwiseKernel, adds_rows_and_products) {
     }
 }
 
+TEST_P(Q8ElementwiseKernel, weaves_up_to_four_rows) {
+  Random random;
+  const ElementwiseQ8Kernels& elementwise = elementwise_q8_kernels_for(isa());
+  for (int64_t count : {1, 15, 16, 64, 65, 130})
+    for (int64_t rows : {1, 2, 3, 4})
+      for (const bool flip : {false, true}) {
+        const int64_t step = count + 3;
+        Guarded<uint8_t> in(random.integers<uint8_t>(rows * step)), out(4 * count);
+        elementwise.weave(in.data(), rows, step, count, flip, out.data());
+        for (int64_t n = 0; n < 4 * count; ++n) {
+          const int64_t row = n % 4;
+          const int expected = row < rows ? in[row * step + n / 4] ^ (flip ? 0x80 : 0) : 0;
+          ASSERT_EQ(out[n], expected) << describe("count", count, "rows", rows, "flip", flip);
+        }
+      }
+}
+
 TEST_P(Q8ElementwiseKernel, sums_a_row_and_takes_the_greatest_bytes) {
   Random random;
   const ElementwiseQ8Kernels& elementwise = elementwise_q8_kernels_for(isa());

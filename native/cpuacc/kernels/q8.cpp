@@ -813,6 +813,23 @@ static void add_rows(const uint8_t* from, int64_t rows, int64_t step, int64_t co
   }
 }
 
+static void weave_four(const uint8_t* from, int64_t step, int64_t bytes, uint8_t mask, uint8_t* __restrict to) {
+  const uint8_t *a = from, *b = from + step, *c = from + 2 * step, *d = from + 3 * step;
+  for (int64_t n = 0; n < bytes; ++n) {
+    to[4 * n] = a[n] ^ mask;
+    to[4 * n + 1] = b[n] ^ mask;
+    to[4 * n + 2] = c[n] ^ mask;
+    to[4 * n + 3] = d[n] ^ mask;
+  }
+}
+
+static void weave(const uint8_t* from, int64_t rows, int64_t step, int64_t bytes, bool flip, uint8_t* to) {
+  const uint8_t mask = flip ? 0x80 : 0;
+  if (rows == 4) return weave_four(from, step, bytes, mask, to);
+  for (int64_t n = 0; n < bytes; ++n)
+    for (int64_t row = 0; row < 4; ++row) to[4 * n + row] = row < rows ? from[row * step + n] ^ mask : 0;
+}
+
 static uint32_t sum(const uint8_t* from, int64_t count, bool flip) {
   constexpr int64_t width = 64;
   uint32_t sums[width] = {}, total = 0;
@@ -1050,7 +1067,7 @@ extern const GemmQ8Kernels gemm_q8_kernels = {kLanes,   kSignedDots, kWeightByte
                                               ROW_TILE, gemv_tile,   gemv,         requantize, convert};
 extern const DepthwiseQ8Kernels depthwise_q8_kernels = {kLanes, kSignedDots, depthwise};
 extern const ElementwiseQ8Kernels elementwise_q8_kernels = {
-    copy,    gather,     add_elements, multiply_elements, add_rows,   sum,         raise, clamp,
+    copy,    gather,     add_elements, multiply_elements, add_rows,   weave,       sum,   raise,         clamp,
     look_up, find_range, quantize,     add_product,       dequantize, sum_squares, scale, combine_shorts};
 
 }  // namespace cpuacc::ISA_NS

@@ -203,6 +203,9 @@ struct ElementwiseQ8Kernels {
   void (*multiply)(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t bytes, const Q8Multiply& multiply);
   /// Add rows of bytes, with their highest bit inverted if `flip`, to `sums`. Rows are `step` bytes apart.
   void (*add_rows)(const uint8_t* from, int64_t rows, int64_t step, int64_t bytes, bool flip, uint32_t* sums);
+  /// Let the bytes of four rows of `bytes` alternate, with their highest bit inverted if `flip`. Of `rows` fewer than
+  /// four, the others are zero bytes. Rows are `step` bytes apart.
+  void (*weave)(const uint8_t* from, int64_t rows, int64_t step, int64_t bytes, bool flip, uint8_t* to);
   /// The sum of at most 2**24 bytes, with their highest bit inverted if `flip`.
   uint32_t (*sum)(const uint8_t* from, int64_t count, bool flip);
   /// Replace elements of `most` by the bytes of rows, combined with `mask` by exclusive or, that are greater.

@@ -76,6 +76,13 @@ struct Q8Products {
 void add_integer_gemm(Builder& builder, const std::string& name, const Q8Window& window, const Q8Products& products,
                       const Tensor& input, Buffer in, Buffer out);
 
+/// Supported are products of two 8-bit matrices of which none is constant, if these are not too large. Zero points of
+/// the columns are the operand 3.
+Refusal support_computed_products(const Graph& graph, const Node& node);
+
+/// Append the step of such products; elements of the result have 4 bytes.
+void add_computed_products(const Node& node, const Q8Products& products, Builder& builder);
+
 }  // namespace cpuacc
 
 #endif  // CPUACC_LOWER_GEMM_Q8_HPP

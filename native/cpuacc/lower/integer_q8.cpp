@@ -112,6 +112,28 @@ void lower_packed(const Node& node, Builder& builder) {
   add_integer_gemm(builder, node.type + " " + node.name, window, products_of(node, builder), in, from, to);
 }
 
+// ---- Products with computed weights ---------------------------------------------------------------------------------
+
+/// Return whether zero points are one number, or one for each column of the second operand.
+bool has_column_zeros(const Tensor& weights, const Tensor* zeros) {
+  if (!zeros || zeros->elements() == 1) return true;
+  return weights.rank() > 1 && zeros->elements() == weights.extent(-1) && zeros->extent(-1) == zeros->elements();
+}
+
+Refusal support_computed(const Graph& graph, const Node& node, const Settings&) {
+  const Tensor &in = *graph.in(node, 0), &weights = *graph.in(node, 1), *zero = graph.in(node, 2);
+  if (!is_byte(in) || !is_byte(weights)) return refused("takes 8-bit integers", IPR_REASON_DATA_TYPE);
+  if (zero && zero->elements() != 1) return refused("takes one zero point of the input", IPR_REASON_SHAPE);
+  if (!has_column_zeros(weights, graph.in(node, 3)))
+    return refused("takes zero points of the weights, one or one for each output", IPR_REASON_SHAPE);
+  if (Refusal why = support_computed_products(graph, node)) return why;
+  return refused_posts(node);
+}
+
+void lower_computed(const Node& node, Builder& builder) {
+  add_computed_products(node, products_of(node, builder), builder);
+}
+
 // ---- Products of any matrices ---------------------------------------------------------------------------------------
 
 /// One operand of a product: its matrices, and the strides of the elements and of the zero points along all axes of the
@@ -289,6 +311,7 @@ bool fuse_scales(Graph& graph, const Settings& settings) {
 
 Family integer_q8_family() {
   return {{{"IntegerMatMul", "packed", support_packed, lower_packed, nullptr},
+           {"IntegerMatMul", "computed", support_computed, lower_computed, nullptr},
            {"IntegerMatMul", "plain", support_any, lower_any, nullptr},
            {"IntegerConvolution2d", "packed", support_packed, lower_packed, nullptr}},
           {{"scaled products", fuse_scales}}};
