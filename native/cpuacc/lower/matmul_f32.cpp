@@ -1,6 +1,7 @@
 // FullyConnected and BatchMatMul of float32.
 
 #include <algorithm>
+#include <map>
 
 #include "cpuacc/kernels/matmul_f32.hpp"
 #include "cpuacc/lower/cost_model.hpp"
@@ -13,9 +14,10 @@ constexpr double kSharedBytes = 2 << 20;             // of weights that all thre
 constexpr int64_t kMax = 1 << 28;                    // elements of the rows and of a result
 constexpr double kMostWeights = double(1ull << 31);  // elements; a large vocabulary has 2**29
 
-/// The offsets of the operands of one product of a batch, in floats.
+/// The operands of one product of a batch: offsets in floats, and the second one in panels if it is constant.
 struct Place {
   int64_t a, b;
+  const float* packed = nullptr;
 };
 
 struct State {
@@ -53,7 +55,9 @@ void run_products(const Step& step, const Run& run, int part, int parts) {
     Place place = state.batch[size_t(at)];
     OutputRange cut{int(rows.first), int(rows.last), whole.block, whole.block_end};
     int64_t offset = at * m.rows * m.out_row;
-    state.kernels->matmul(m, a + place.a, b ? b + place.b : nullptr, out + offset,
+    MatMul own = m;
+    own.packed = place.packed;
+    state.kernels->matmul(own, a + place.a, b ? b + place.b : nullptr, out + offset,
                           residual ? residual + offset : nullptr, scratch, cut);
   }
 }
@@ -75,13 +79,24 @@ int32_t gemv_panel(const MatMul& m, int parts) {
   return int32_t(panel);
 }
 
-/// The second operand in panels if it is constant.
-const float* pack_weights(const MatMul& m, const Tensor& b, int64_t panel, Builder& builder) {
-  Weights weights{b.floats(), m.columns, m.depth, 1, m.b_column, m.b_depth, 0, m.bfloat16};
+/// A matrix of the second operand, which is constant, in panels.
+const float* pack_weights(const MatMul& m, const Tensor& b, int64_t offset, Builder& builder) {
+  Weights weights{b.floats() + offset, m.columns, m.depth, 1, m.b_column, m.b_depth, 0, m.bfloat16};
   weights.mapped = b.is_mapped();
   return static_cast<const float*>(builder.pack(uint64_t(weights.packed()) * 4, [&](void* to) {
-    pack_panels(builder, weights, panel, 1, static_cast<float*>(to));
+    pack_panels(builder, weights, m.panel, 1, static_cast<float*>(to));
   }));
+}
+
+/// Pack each matrix of the second operand, which is constant, once.
+void pack_matrices(State& state, const Tensor& b, Builder& builder) {
+  std::map<int64_t, const float*> packed;
+  for (Place& place : state.batch) {
+    auto [entry, is_new] = packed.insert({place.b, nullptr});
+    if (is_new) entry->second = pack_weights(state.matmul, b, place.b, builder);
+    place.packed = entry->second;
+  }
+  state.matmul.packed = state.batch.empty() ? nullptr : state.batch[0].packed;
 }
 
 void add_step(const Node& node, State initial_state, const FusedEpilogue& fused, const Tensor* bias, Builder& builder) {
@@ -92,8 +107,7 @@ void add_step(const Node& node, State initial_state, const FusedEpilogue& fused,
   m.bias = pack_bias(bias, 0, m.columns, builder);
   const Tensor& b = *graph.in(node, 1);
   const bool is_vector = b.is_constant() && m.rows == 1 && state->batch.size() == 1 && m.a_depth == 1;
-  const bool shared = std::all_of(state->batch.begin(), state->batch.end(), [](const Place& p) { return p.b == 0; });
-  const bool constant = b.is_constant() && shared;
+  const bool constant = b.is_constant();
   state->kernels =
       &matmul_kernels_for(builder.settings.isa, builder.settings.fast_math && constant && !is_vector && m.a_depth == 1);
   m.bfloat16 = state->kernels->bfloat16 || (builder.settings.fast_math && is_vector);
@@ -105,7 +119,7 @@ void add_step(const Node& node, State initial_state, const FusedEpilogue& fused,
   step.max_parts =
       parts_for(builder.settings, std::max(operations / cost::kOperationsPerNs, bytes / cost::kStreamedBytesPerNs));
   m.panel = is_vector ? gemv_panel(m, step.max_parts) : state->kernels->panel;
-  if (constant) m.packed = pack_weights(m, b, m.panel, builder);
+  if (constant) pack_matrices(*state, b, builder);
   const bool few_weights = bytes <= kSharedBytes && m.rows >= 48 * builder.settings.threads;
   state->by_blocks = constant && !few_weights && int64_t{m.columns} > int64_t{m.rows} &&
                      blocks_of(m.columns) >= 4 * builder.settings.threads;
