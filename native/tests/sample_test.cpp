@@ -76,6 +76,34 @@ TEST_P(SampleKernel, mixes_the_pixels_around_each_position) {
         }
 }
 
+TEST_P(SampleKernel, surrounds_positions_in_pixels_with_weights_times_a_scale) {
+  Random random;
+  const SampleKernels& kernels = sample_kernels_for(isa());
+  const int64_t height = 5, width = 7;
+  for (bool scales : {false, true})
+    for (int64_t count : {1, 15, 64}) {
+      Floats y(random.reals(count, -2, 7)), x(random.reals(count, -2, 9)), scale(random.reals(count)), out(count);
+      Floats image(random.reals(height * width));
+      y[0] = 2, x[0] = 3;              // the other neighbours have the weight 0
+      image[2 * width + 4] = kInfinity;  // and do not count, even if they are infinite
+      if (count > 2) y[1] = kNan, y[2] = -1e30f;
+      for (int64_t n = 1; n < count; ++n)
+        if (std::floor(y[n]) == 2 || std::floor(y[n]) == 1) y[n] += 2;
+      Neighbours neighbours;
+      kernels.surround(y.data(), x.data(), scales ? scale.data() : nullptr, height, width, count, neighbours);
+      kernels.mix(neighbours, image.data(), out.data(), count, 1, height * width, count);
+      for (int64_t n = 0; n < count; ++n) {
+        double sum = 0;
+        for (int64_t place = 0; place < height * width; ++place) {
+          const double down = weight_of(SampleMode::linear, y[n] - double(place / width));
+          const double across = weight_of(SampleMode::linear, x[n] - double(place % width));
+          if (down > 0 && across > 0) sum += down * across * image[place];
+        }
+        ASSERT_NEAR(out[n], sum * (scales ? scale[n] : 1), 1e-5) << describe("count", count, "position", n);
+      }
+    }
+}
+
 TEST_P(SampleKernel, picks_the_nearest_pixel_with_ties_to_even) {
   const SampleKernels& kernels = sample_kernels_for(isa());
   GridRules rules{SampleMode::nearest, SamplePadding::zeros, true, 1, {5, 0, 0}};

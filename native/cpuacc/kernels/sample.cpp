@@ -127,6 +127,39 @@ void find(const GridRules& rules, const float* grid, int64_t count, Neighbours& 
   }
 }
 
+/// The pixel before each position along an axis (`after`: the next one) and its weight; -1 where the weight is 0.
+void tap_of(const float* at, bool after, int64_t extent, int32_t* index, float* weight) {
+  const float last = float(extent - 1);
+  for (int64_t n = 0; n < kSamplePositions; ++n) {
+    const float left = floorf(at[n]), ratio = at[n] - left, number = left + float(after);
+    weight[n] = after ? ratio : 1 - ratio;
+    const bool counts = (number >= 0) & (number <= last) & (weight[n] != 0);
+    const int32_t inside = index_of(number, last);
+    index[n] = counts ? inside : -1;
+  }
+}
+
+void surround(const float* y, const float* x, const float* scale, int64_t height, int64_t width, int64_t count,
+              Neighbours& neighbours) {
+  float at[2][kSamplePositions] = {}, factor[kSamplePositions], weight[4][kSamplePositions];
+  int32_t index[4][kSamplePositions];
+  for (int64_t n = 0; n < kSamplePositions; ++n) factor[n] = 1;
+  memcpy(at[0], y, size_t(count) * sizeof(float));
+  memcpy(at[1], x, size_t(count) * sizeof(float));
+  if (scale) memcpy(factor, scale, size_t(count) * sizeof(float));
+  for (int tap = 0; tap < 4; ++tap) tap_of(at[tap / 2], tap % 2, tap / 2 ? width : height, index[tap], weight[tap]);
+  neighbours.count = 4;
+  for (int k = 0; k < 4; ++k) {
+    const int32_t *rows = index[k / 2], *columns = index[2 + k % 2];
+    const float *down = weight[k / 2], *across = weight[2 + k % 2];
+    for (int64_t n = 0; n < kSamplePositions; ++n) {
+      const bool outside = (rows[n] < 0) | (columns[n] < 0);
+      neighbours.offset[k][n] = outside ? -1 : rows[n] * int32_t(width) + columns[n];
+      neighbours.weight[k][n] = outside ? 0.0f : down[n] * across[n] * factor[n];
+    }
+  }
+}
+
 /// The elements at these indices; 0 where an index is negative.
 CPUACC_INLINE Vec gathered(const float* from, const int32_t* index) {
 #if defined(__AVX512F__)
@@ -216,6 +249,6 @@ void bins(const float* image, int64_t width, const BinWeights* down, int64_t row
 
 }  // namespace
 
-extern const SampleKernels sample_kernels = {find, mix, pick, bins};
+extern const SampleKernels sample_kernels = {find, surround, mix, pick, bins};
 
 }  // namespace cpuacc::ISA_NS

@@ -41,6 +41,11 @@ struct BinWeights {
 struct SampleKernels {
   /// Find the neighbours of `count` positions, at most kSamplePositions.
   void (*find)(const GridRules& rules, const float* grid, int64_t count, Neighbours& neighbours);
+  /// Find the four neighbours of `count` positions in pixels of an image of `height` rows and `width` columns, with
+  /// linear weights times `scale` (nullptr: 1). A neighbour outside of the image, or whose linear weight is 0, is a
+  /// zero.
+  void (*surround)(const float* y, const float* x, const float* scale, int64_t height, int64_t width, int64_t count,
+                   Neighbours& neighbours);
   /// Mix the neighbours in each of `channels` images of `pixels` elements; results are `out_step` apart.
   void (*mix)(const Neighbours& neighbours, const float* in, float* out, int64_t count, int64_t channels,
               int64_t pixels, int64_t out_step);

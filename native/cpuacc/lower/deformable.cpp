@@ -1,122 +1,181 @@
-// DeformableConvolution2d: the image is sampled at positions that are data, and the samples of a few pixels are
-// multiplied by the weights of all outputs.
+// DeformableConvolution2d: the image is sampled at positions that are data. The samples of some pixels are the columns
+// of a matrix, which the weights multiply.
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
-#include "cpuacc/kernels/recurrent.hpp"
+#include "cpuacc/kernels/matmul_f32.hpp"
+#include "cpuacc/kernels/moves.hpp"
+#include "cpuacc/kernels/sample.hpp"
 #include "cpuacc/lower/cost_model.hpp"
-#include "cpuacc/rules.hpp"
+#include "cpuacc/lower/image_f32.hpp"
 
 namespace cpuacc {
 namespace {
 
-constexpr int64_t kPixels = 8;  // pixels whose samples are multiplied together
-
-/// One neighbour of a position: its place in a plane, and its weight; 0 outside of the image.
-struct Neighbour {
-  int64_t place;
-  float weight;
-};
+constexpr int64_t kSampledBytes = 256 * 1024;    // of samples that are multiplied together, which caches hold
+constexpr int64_t kFewFilters = 16;              // below this, vectors have pixels instead of filters
+constexpr double kMostPixels = double(1 << 30);  // of an image, whose places are int32
 
 struct Deformable {
-  const RecurrentKernels* kernels;
-  const float* weights;  // of each group: [block of 16 outputs][channel][tap][16]
+  const SampleKernels* kernels;
+  const MatMulKernels* products;
+  const MoveKernels* moves;
+  std::vector<const float*> weights, bias;  // of each group: in panels and in blocks; of few filters as they are, and 0
   int64_t batch, channels, height, width, outputs, out_height, out_width, groups, offset_groups;
   int64_t kernel_h, kernel_w, stride_y, stride_x, dilation_y, dilation_x, top, left;
+  int64_t columns;  // pixels whose samples are multiplied together, a multiple of kSamplePositions
 
   int64_t taps() const { return kernel_h * kernel_w; }
   int64_t depth() const { return channels / groups * taps(); }
-  int64_t rows() const { return (outputs / groups + 15) / 16 * 16; }
   int64_t pixels() const { return out_height * out_width; }
-  uint64_t scratch() const { return uint64_t(kPixels * (channels * taps() + rows())) * sizeof(float) + 64; }
+  int64_t filters() const { return outputs / groups; }
+  int64_t samples() const { return channels * taps() * columns; }
+  int64_t sums() const { return (filters() * columns + 15) / 16 * 16; }
+  uint64_t scratch() const { return uint64_t(samples() + sums() + scratch_of(product(0, columns))) * sizeof(float); }
 
-  /// The four neighbours of a position.
-  void neighbours(float y, float x, Neighbour (&found)[4]) const {
-    const float low_y = std::floor(y), low_x = std::floor(x);
-    for (int n = 0; n < 4; ++n) {
-      const float row = low_y + float(n / 2), column = low_x + float(n % 2);
-      const float by_row = n / 2 ? y - low_y : 1 - (y - low_y), by_column = n % 2 ? x - low_x : 1 - (x - low_x);
-      const bool inside = row >= 0 && row < float(height) && column >= 0 && column < float(width);
-      found[n] = inside ? Neighbour{int64_t(row) * width + int64_t(column), by_row * by_column} : Neighbour{0, 0};
+  bool has_few_filters() const { return filters() < kFewFilters; }
+
+  /// The product of the samples of `count` pixels and the weights of a group, or of the weights and the samples.
+  MatMul product(int64_t group, int64_t count) const {
+    MatMul m{};
+    m.depth = int32_t(depth()), m.bias = bias[size_t(group)];
+    m.epilogue.low = -INFINITY, m.epilogue.high = INFINITY;
+    m.panel = products->panel;
+    if (has_few_filters()) {
+      m.rows = int32_t(filters()), m.columns = int32_t(count);
+      m.a_row = depth(), m.a_depth = 1, m.b_depth = columns, m.b_column = 1, m.out_row = pixels();
+      return m;
+    }
+    m.rows = int32_t(count), m.columns = int32_t(filters());
+    m.a_row = 1, m.a_depth = columns, m.out_row = filters();
+    m.packed = weights[size_t(group)];
+    return m;
+  }
+
+  /// The rows and columns of the image at which a tap reads for `count` pixels from `pixel` on.
+  void positions(int64_t tap, int64_t pixel, int64_t count, const float* offsets, float* y, float* x) const {
+    const int64_t down = tap / kernel_w * dilation_y - top, across = tap % kernel_w * dilation_x - left;
+    int64_t row = pixel / out_width, column = pixel % out_width;
+    for (int64_t n = 0; n < count; ++n) {
+      y[n] = float(row * stride_y + down) + offsets[pixel + n];
+      x[n] = float(column * stride_x + across) + offsets[pixels() + pixel + n];
+      if (++column == out_width) column = 0, ++row;
     }
   }
 
-  /// The samples of one pixel: [channel][tap].
-  void sample(const float* image, const float* offsets, const float* mask, int64_t pixel, float* out) const {
+  /// Write the samples of `count` pixels, at most kSamplePositions: (channel, tap, pixel).
+  void sample(const float* image, const float* offsets, const float* mask, int64_t pixel, int64_t count,
+              float* to) const {
     const int64_t members = channels / offset_groups, plane = height * width;
-    for (int64_t group = 0; group < offset_groups; ++group)
-      for (int64_t tap = 0; tap < taps(); ++tap) {
-        const float* offset = offsets + (group * taps() + tap) * 2 * pixels() + pixel;
-        const int64_t row = pixel / out_width * stride_y + tap / kernel_w * dilation_y - top;
-        const int64_t column = pixel % out_width * stride_x + tap % kernel_w * dilation_x - left;
-        Neighbour around[4];
-        neighbours(float(row) + offset[0], float(column) + offset[pixels()], around);
-        const float scale = mask ? mask[(group * taps() + tap) * pixels() + pixel] : 1;
-        for (int64_t c = group * members; c < (group + 1) * members; ++c) {
-          const float* in = image + c * plane;
-          float sum = 0;
-          for (const Neighbour& neighbour : around)
-            if (neighbour.weight != 0) sum += in[neighbour.place] * neighbour.weight;
-          out[c * taps() + tap] = sum * scale;
-        }
-      }
+    float y[kSamplePositions], x[kSamplePositions];
+    Neighbours neighbours;
+    for (int64_t n = 0; n < offset_groups * taps(); ++n) {
+      const int64_t group = n / taps(), tap = n % taps(), first = group * members;
+      positions(tap, pixel, count, offsets + n * 2 * pixels(), y, x);
+      kernels->surround(y, x, mask ? mask + n * pixels() + pixel : nullptr, height, width, count, neighbours);
+      kernels->mix(neighbours, image + first * plane, to + (first * taps() + tap) * columns, count, members, plane,
+                   taps() * columns);
+    }
   }
 
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Deformable& self = step.as<Deformable>();
-    const int64_t pixels = self.pixels(), pieces = (pixels + kPixels - 1) / kPixels;
+    const int64_t pieces = (self.pixels() + self.columns - 1) / self.columns;
     const Range range = split(self.batch * pieces, part, parts);
     for (int64_t n = range.first; n < range.last; ++n)
-      self.piece(step, run, n / pieces, n % pieces * kPixels, run.part_scratch<float>(part));
+      self.piece(step, run, n / pieces, n % pieces * self.columns, run.part_scratch<float>(part));
   }
 
   void piece(const Step& step, const Run& run, int64_t image, int64_t first, float* scratch) const {
-    const int64_t count = std::min(kPixels, pixels() - first), size = channels * taps(), width_of_sums = rows();
-    float* sums = scratch + kPixels * size;
+    const int64_t count = std::min(columns, pixels() - first);
     const float* in = run.at<float>(step.in[0]) + image * channels * height * width;
     const float* offsets = run.at<float>(step.in[1]) + image * offset_groups * taps() * 2 * pixels();
     const float* mask = step.in[3] ? run.at<float>(step.in[3]) + image * offset_groups * taps() * pixels() : nullptr;
-    const float* bias = step.in[2] ? run.at<float>(step.in[2]) : nullptr;
-    float* out = run.at<float>(step.out[0]) + image * outputs * pixels();
-    for (int64_t n = 0; n < count; ++n) sample(in, offsets, mask, first + n, scratch + n * size);
+    for (int64_t n = 0; n < count; n += kSamplePositions)
+      sample(in, offsets, mask, first + n, std::min(kSamplePositions, count - n), scratch + n);
+    float* out = run.at<float>(step.out[0]) + image * outputs * pixels() + first;
+    multiply(scratch, count, scratch + samples(), out);
+    if (step.in[2]) add_bias(run.at<float>(step.in[2]), count, out);
+  }
+
+  void multiply(const float* from, int64_t count, float* scratch, float* out) const {
     for (int64_t group = 0; group < groups; ++group) {
-      std::fill_n(sums, count * width_of_sums, 0.0f);
-      kernels->multiply(weights + group * width_of_sums * depth(), scratch + group * depth(), size, count, depth(),
-                        width_of_sums, sums, width_of_sums);
-      for (int64_t o = 0; o < outputs / groups; ++o)
-        for (int64_t n = 0; n < count; ++n) {
-          const int64_t channel = group * (outputs / groups) + o;
-          out[channel * pixels() + first + n] = sums[n * width_of_sums + o] + (bias ? bias[channel] : 0);
-        }
+      const MatMul m = product(group, count);
+      const OutputRange whole{0, m.rows, 0, int32_t(blocks_of(m.columns))};
+      const float* samples_of_group = from + group * depth() * columns;
+      float* to = out + group * filters() * pixels();
+      if (has_few_filters()) {
+        products->matmul(m, weights[size_t(group)], samples_of_group, to, nullptr, scratch + sums(), whole);
+        continue;
+      }
+      products->matmul(m, samples_of_group, nullptr, scratch, nullptr, scratch + sums(), whole);
+      turn(scratch, count, to);
     }
+  }
+
+  /// Transpose the sums of the filters of `count` pixels.
+  void turn(const float* from, int64_t count, float* to) const {
+    const int64_t item = sizeof(float);
+    const Box turned{2, item, {filters(), count}, {item, filters() * item}, {pixels() * item, item}};
+    moves->copy(turned, reinterpret_cast<const char*>(from), reinterpret_cast<char*>(to), 0, filters());
+  }
+
+  void add_bias(const float* added, int64_t count, float* out) const {
+    for (int64_t channel = 0; channel < outputs; ++channel, out += pixels())
+      for (int64_t n = 0; n < count; ++n) out[n] += added[channel];
   }
 };
 
 Refusal support(const Graph& graph, const Node& node, const Settings& settings) {
   if (Refusal why = all_f32(graph, node)) return why;
+  const Tensor& in = *graph.in(node, 0);
   if (!graph.in(node, 1)->is_constant()) return refused("weights are not constant", IPR_REASON_NOT_CONSTANT);
+  if (double(in.shape[2]) * double(in.shape[3]) > kMostPixels)
+    return refused("an image of this size", IPR_REASON_RESOURCE);
   return without_posts(graph, node, settings);
 }
 
-const float* packed(const Deformable& layer, const Tensor& weights, Builder& builder) {
-  const int64_t rows = layer.rows(), depth = layer.depth(), outputs = layer.outputs / layer.groups;
-  return static_cast<const float*>(builder.pack(uint64_t(layer.groups * rows * depth) * sizeof(float), [&](void* to) {
-    const UnalignedFloats from = weights.floats();
-    for (int64_t o = 0; o < layer.outputs; ++o)
-      for (int64_t k = 0; k < depth; ++k) {
-        const int64_t row = o % outputs;
-        static_cast<float*>(to)[(o / outputs * rows / 16 + row / 16) * depth * 16 + k * 16 + row % 16] =
-            from[o * depth + k];
-      }
-  }));
+/// Return whether the products add the bias.
+bool adds_bias(const Deformable& layer, const Tensor* bias) {
+  return bias && bias->is_constant() && !layer.has_few_filters();
+}
+
+/// Pack the weights of each group, and the bias that the products add.
+void pack(Deformable& layer, const Tensor& weights, const Tensor* bias, Builder& builder) {
+  const int64_t depth = layer.depth(), filters = layer.filters();
+  const bool few = layer.has_few_filters();
+  for (int64_t group = 0; group < layer.groups; ++group) {
+    const Weights own{weights.floats() + group * filters * depth, filters, depth, 1, depth, 1, 0};
+    layer.bias.push_back(adds_bias(layer, bias) ? pack_bias(bias, group * filters, filters, builder)
+                                                : pack_bias(nullptr, 0, std::max(filters, layer.columns), builder));
+    const uint64_t bytes = uint64_t(few ? filters * depth : own.packed()) * sizeof(float);
+    layer.weights.push_back(static_cast<const float*>(builder.pack(bytes, [&](void* to) {
+      if (few)
+        std::memcpy(to, own.data.bytes(), bytes);
+      else
+        pack_panels(builder, own, layer.products->panel, 1, static_cast<float*>(to));
+    })));
+  }
+}
+
+/// The pixels whose samples are multiplied together.
+int64_t columns_of(const Deformable& layer) {
+  const int64_t bytes = layer.channels * layer.taps() * kSamplePositions * int64_t(sizeof(float));
+  const int64_t most = (layer.pixels() + kSamplePositions - 1) / kSamplePositions;
+  return std::clamp<int64_t>(kSampledBytes / std::max<int64_t>(bytes, 1), 1, std::max<int64_t>(most, 1)) *
+         kSamplePositions;
 }
 
 void lower(const Node& node, Builder& builder) {
   const Graph& graph = builder.graph;
   const Tensor &in = *graph.in(node, 0), &weights = *graph.in(node, 1), &out = graph.out(node);
   auto layer = std::make_shared<Deformable>();
-  layer->kernels = &recurrent_kernels_for(builder.settings.isa);
+  if (out.elements() == 0) return;
+  layer->kernels = &sample_kernels_for(builder.settings.isa);
+  layer->moves = &move_kernels_for(builder.settings.isa);
+  layer->products = &matmul_kernels_for(builder.settings.isa, false);
   layer->batch = in.shape[0], layer->channels = in.shape[1], layer->height = in.shape[2], layer->width = in.shape[3];
   layer->outputs = out.shape[1], layer->out_height = out.shape[2], layer->out_width = out.shape[3];
   layer->groups = node.integer("groups", 1), layer->offset_groups = node.integer("offset_groups", 1);
@@ -124,7 +183,9 @@ void lower(const Node& node, Builder& builder) {
   layer->stride_y = node.integer("stride_y", 1), layer->stride_x = node.integer("stride_x", 1);
   layer->dilation_y = node.integer("dilation_y", 1), layer->dilation_x = node.integer("dilation_x", 1);
   layer->top = node.integer("pad_top"), layer->left = node.integer("pad_left");
-  layer->weights = packed(*layer, weights, builder);
+  layer->columns = columns_of(*layer);
+  const Tensor* bias = graph.in(node, 3);
+  pack(*layer, weights, bias, builder);
   const double samples = double(out.shape[0] * layer->pixels() * layer->channels * layer->taps());
   const double products = samples * double(layer->outputs) / double(layer->groups);
   auto operand = [&](size_t n) { return builder.buffer(node.inputs.size() > n ? node.inputs[n] : -1); };
@@ -134,7 +195,7 @@ void lower(const Node& node, Builder& builder) {
   step.operations = 2 * products;
   step.max_parts = parts_for(builder.settings, samples + 2 * products / cost::kOperationsPerNs);
   step.scratch_per_part = layer->scratch();
-  step.in = {operand(0), operand(2), operand(3), operand(4)};
+  step.in = {operand(0), operand(2), adds_bias(*layer, bias) ? Buffer() : operand(3), operand(4)};
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::move(layer);
   builder.add(std::move(step));
