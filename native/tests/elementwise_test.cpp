@@ -110,6 +110,9 @@ void check_integers(native::Isa isa, int32_t dtype) {
   Random random;
   std::vector<T> left = random.integers<T>(100), right = random.integers<T>(100);
   right[1] = left[1], right[2] = 0, right[3] = T(-1), left[3] = std::numeric_limits<T>::min();
+  for (size_t n = 10; n < 50; ++n) {  // quotients that are whole, or nearly
+    right[n] = T(n), left[n] = T(std::numeric_limits<T>::max() / T(n) * T(n) - T(n % 2));
+  }
   const std::vector<T> shifts = random.integers<T>(100, 0, 8 * int(sizeof(T)) + 1);
   using U = std::make_unsigned_t<T>;
   for (Binary operation : {Binary::add, Binary::sub, Binary::mul, Binary::sq_diff, Binary::bitwise_and,
@@ -180,6 +183,9 @@ void check_integers(native::Isa isa, int32_t dtype) {
 
 TEST_P(BinaryKernel, computes_int8) { check_integers<int8_t>(isa(), IPR_DTYPE_INT8); }
 TEST_P(BinaryKernel, computes_uint8) { check_integers<uint8_t>(isa(), IPR_DTYPE_UINT8); }
+TEST_P(BinaryKernel, computes_int16) { check_integers<int16_t>(isa(), IPR_DTYPE_INT16); }
+TEST_P(BinaryKernel, computes_uint16) { check_integers<uint16_t>(isa(), IPR_DTYPE_UINT16); }
+TEST_P(BinaryKernel, computes_uint32) { check_integers<uint32_t>(isa(), IPR_DTYPE_UINT32); }
 TEST_P(BinaryKernel, computes_int32) { check_integers<int32_t>(isa(), IPR_DTYPE_INT32); }
 TEST_P(BinaryKernel, computes_int64) { check_integers<int64_t>(isa(), IPR_DTYPE_INT64); }
 

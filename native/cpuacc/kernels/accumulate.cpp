@@ -1,5 +1,7 @@
 #include "cpuacc/kernels/accumulate.hpp"
 
+#include <type_traits>
+
 #include "interposer/backend.h"
 
 namespace cpuacc::ISA_NS {
@@ -39,29 +41,30 @@ void accumulate_columns(const AccumulatedColumns& columns, Accumulate rules) {
 /// Accumulate `kRows` rows at once, because each sum waits for the previous one of its row.
 template <bool kProduct, int kRows, class T>
 void accumulate_rows(const T* in, T* out, int64_t extent, Accumulate rules) {
+  const int64_t start = rules.reverse ? extent - 1 : 0, step = rules.reverse ? -1 : 1;
   T sum[kRows];
-  for (int r = 0; r < kRows; ++r) sum[r] = T(kProduct);
-  for (int64_t n = 0; n < extent; ++n) {
-    const int64_t at = rules.reverse ? extent - 1 - n : n;
-    if (rules.exclusive) {
-      for (int r = 0; r < kRows; ++r) {
-        const T value = in[r * extent + at];
-        out[r * extent + at] = sum[r];
-        sum[r] = n == 0 ? value : combined<kProduct>(sum[r], value);
-      }
-    } else {
-      for (int r = 0; r < kRows; ++r) {
-        const T value = in[r * extent + at];
-        sum[r] = n == 0 ? value : combined<kProduct>(sum[r], value);
-        out[r * extent + at] = sum[r];
-      }
+  for (int r = 0; r < kRows; ++r) {
+    sum[r] = in[r * extent + start];
+    out[r * extent + start] = rules.exclusive ? T(kProduct) : sum[r];
+  }
+  for (int64_t n = 1, at = start + step; n < extent; ++n, at += step) {
+    for (int r = 0; r < kRows; ++r) {
+      const T before = sum[r];
+      sum[r] = combined<kProduct>(before, in[r * extent + at]);
+      out[r * extent + at] = rules.exclusive ? before : sum[r];
     }
   }
 }
 
+/// Rows that are accumulated at once: as many as keep the adders busy. More would evict one another from a cache if
+/// their distance is a power of two.
+template <class T>
+constexpr int kRowsOf = std::is_integral_v<T> ? 4 : 8;
+
 template <bool kProduct, class T>
 void accumulate_of(const AccumulatedColumns& columns, Accumulate rules) {
-  constexpr int kRows = 8;
+  constexpr int kRows = kRowsOf<T>;
+  if (columns.extent == 0) return;
   if (columns.inner > 1) return accumulate_columns<kProduct, T>(columns, rules);
   const T* in = static_cast<const T*>(columns.in);
   T* out = static_cast<T*>(columns.out);

@@ -56,13 +56,39 @@ template <class T> struct SqDiff {
 };
 template <class T> struct Max { static T of(T a, T b) { return a > b || a != a ? a : b; } };
 template <class T> struct Min { static T of(T a, T b) { return a < b || a != a ? a : b; } };
+/// The floats in which quotients of integers are computed, because vectors cannot divide integers. A quotient of integers
+/// of n bits is at least 2**-(n + 1) times its size below the next integer, so that it is not rounded to that: float has
+/// 24 bits for integers of up to 16, and double 53 for those of 32.
+template <class T> struct Quotient { using R = float; };
+template <> struct Quotient<int32_t> { using R = double; };
+template <> struct Quotient<uint32_t> { using R = double; };
+template <class T> constexpr bool is_signed_integer = T(-1) < T(0);
+/// The quotient, truncated. Divisors are neither 0 nor -1.
+template <class T> T truncated_quotient(T a, T b) {
+  using R = typename Quotient<T>::R;
+  if constexpr (sizeof(T) == 8) return T(a / b);
+  else if constexpr (sizeof(T) == 4) return T(R(a) / R(b));
+  else return T(int32_t(R(a) / R(b)));
+}
+/// Divisors by which no integer is divided: the results of these are defined without a quotient.
+template <class T> bool is_trivial(T b) { return b == 0 || (is_signed_integer<T> && b == T(-1)); }
+template <class T> T quotient_of(T a, T b) { return truncated_quotient<T>(a, is_trivial(b) ? T(1) : b); }
+/// The functions of integers are computed from their truncated quotient, which is ignored for trivial divisors.
 template <class T> struct Div {
   static T of(T a, T b) {
     if constexpr (Traits<T>::real) return a / b;
-    else if (b == 0) return 0;
-    else if (b == T(-1) && T(-1) < T(0)) return Sub<T>::of(0, a);
-    else return T(a / b);
+    else return from(a, b, quotient_of(a, b));
   }
+  static T from(T a, T b, T quotient) {
+    return b == 0 ? T(0) : is_trivial(b) ? Sub<T>::of(0, a) : quotient;
+  }
+};
+template <class T> struct Fmod {
+  static T of(T a, T b) {
+    if constexpr (Traits<T>::real) return mod_of(a, b);
+    else return from(a, b, quotient_of(a, b));
+  }
+  static T from(T a, T b, T quotient) { return is_trivial(b) ? T(0) : Sub<T>::of(a, Mul<T>::of(quotient, b)); }
 };
 template <class T> struct Mod {
   static T of(T a, T b) {
@@ -71,16 +97,12 @@ template <class T> struct Mod {
       if (rest == 0) return b < 0 ? -T(0) : T(0);
       return (rest < 0) != (b < 0) ? rest + b : rest;
     } else {
-      if (b == 0 || (b == T(-1) && T(-1) < T(0))) return 0;
-      T rest = T(a % b);
-      return rest != 0 && (rest < 0) != (b < 0) ? T(rest + b) : rest;
+      return from(a, b, quotient_of(a, b));
     }
   }
-};
-template <class T> struct Fmod {
-  static T of(T a, T b) {
-    if constexpr (Traits<T>::real) return mod_of(a, b);
-    else return b == 0 || (b == T(-1) && T(-1) < T(0)) ? T(0) : T(a % b);
+  static T from(T a, T b, T quotient) {
+    const T rest = Fmod<T>::from(a, b, quotient);
+    return rest != 0 && (rest < 0) != (b < 0) ? T(rest + b) : rest;
   }
 };
 template <class T> struct FloorDiv {
@@ -93,10 +115,12 @@ template <class T> struct FloorDiv {
       T floored = floor(whole);
       return whole - floored > T(0.5) ? floored + 1 : floored;
     } else {
-      T quotient = Div<T>::of(a, b);
-      bool below = Fmod<T>::of(a, b) != 0 && (a < 0) != (b < 0);
-      return T(quotient - below);
+      return from(a, b, quotient_of(a, b));
     }
+  }
+  static T from(T a, T b, T quotient) {
+    const bool below = Fmod<T>::from(a, b, quotient) != 0 && (a < 0) != (b < 0);
+    return T(Div<T>::from(a, b, quotient) - below);
   }
 };
 struct Power { static float of(float a, float b) { return powf(a, b); } };
@@ -128,6 +152,63 @@ template <class T> struct NotEqual { static uint8_t of(T a, T b) { return a != b
 
 // clang-format on
 
+// ---- Division of integers of 64 bits --------------------------------------------------------------------------------
+
+/// Integers of this size and their quotients are exact in float64.
+constexpr int64_t kMostExact = int64_t{1} << 51;
+/// 1.5 * 2**52: a float64 this much larger than an integer has the integer in its lowest bits.
+constexpr double kShift = 6755399441055744.0;
+
+int64_t bits_of(double x) {
+  int64_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+
+/// Conversions of integers of up to kMostExact, for which all instruction sets have vectors.
+double exact_float(int64_t x) {
+  const int64_t bits = bits_of(kShift) + x;
+  double shifted;
+  memcpy(&shifted, &bits, sizeof shifted);
+  return shifted - kShift;
+}
+int64_t exact_integer(double x) { return bits_of(x + kShift) - bits_of(kShift); }
+
+template <class T>
+bool are_exact(const T* from, int64_t count) {
+  const uint64_t most = uint64_t(kMostExact), least = is_signed_integer<T> ? most : 0;
+  uint64_t beyond = 0;
+  for (int64_t n = 0; n < count; ++n) beyond |= (uint64_t(from[n]) + least) & ~(most + least - 1);
+  return beyond == 0;
+}
+
+/// A function of the quotient of integers of up to kMostExact.
+template <class T, class F>
+struct Exact {
+  static T of(T a, T b) {
+    const double divisor = is_trivial(b) ? 1.0 : exact_float(int64_t(b));
+    return F::from(a, b, T(exact_integer(trunc(exact_float(int64_t(a)) / divisor))));
+  }
+};
+
+/// Integers that fit are divided as float64, because vectors cannot divide integers.
+template <class T, class F>
+void divide_wide(const void* pa, const void* pb, void* po, int64_t count, bool a_one, bool b_one) {
+  constexpr int64_t kPiece = 512;
+  for (int64_t n = 0; n < count; n += kPiece) {
+    const int64_t piece = count - n < kPiece ? count - n : kPiece;
+    const T *a = static_cast<const T*>(pa) + (a_one ? 0 : n), *b = static_cast<const T*>(pb) + (b_one ? 0 : n);
+    const bool exact = are_exact(a, a_one ? 1 : piece) && are_exact(b, b_one ? 1 : piece);
+    (exact ? loop2<T, T, Exact<T, F>> : loop2<T, T, F>)(a, b, static_cast<T*>(po) + n, piece, a_one, b_one);
+  }
+}
+
+template <class T, class F>
+OfTwo dividing() {
+  if constexpr (!Traits<T>::real && sizeof(T) == 8) return divide_wide<T, F>;
+  return loop2<T, T, F>;
+}
+
 template <class T>
 OfTwo common(Binary operation) {
   switch (operation) {
@@ -138,7 +219,7 @@ OfTwo common(Binary operation) {
     case Binary::mul:
       return loop2<T, T, Mul<T>>;
     case Binary::div:
-      return loop2<T, T, Div<T>>;
+      return dividing<T, Div<T>>();
     case Binary::maximum:
       return loop2<T, T, Max<T>>;
     case Binary::minimum:
@@ -146,11 +227,11 @@ OfTwo common(Binary operation) {
     case Binary::sq_diff:
       return loop2<T, T, SqDiff<T>>;
     case Binary::mod:
-      return loop2<T, T, Mod<T>>;
+      return dividing<T, Mod<T>>();
     case Binary::fmod:
-      return loop2<T, T, Fmod<T>>;
+      return dividing<T, Fmod<T>>();
     case Binary::floor_div:
-      return loop2<T, T, FloorDiv<T>>;
+      return dividing<T, FloorDiv<T>>();
     case Binary::equal:
       return loop2<T, uint8_t, Equal<T>>;
     case Binary::greater:
