@@ -171,5 +171,52 @@ TEST_P(ResizeKernel, interpolates_and_picks_columns) {
     }
 }
 
+/// Rows of a type that has no kernel of its own, beside the same sums in float64.
+template <class T>
+void check_linear_row(const ResizeKernels& kernels, int32_t dtype, int64_t most) {
+  Random random;
+  const int64_t in_width = 13;
+  const float down = 0.375f;
+  for (int64_t inner : {1, 3, 16})
+    for (int64_t width : {1, 7, 31}) {
+      Columns columns(random, in_width, width);
+      const Places places = columns.places();
+      const int64_t least = std::is_signed_v<T> ? -most : 0;
+      Guarded<T> upper(random.integers<T>(in_width * inner, least, most)),
+          lower(random.integers<T>(in_width * inner, least, most)), out(width * inner);
+      kernels.linear_of(dtype)(upper.data(), lower.data(), out.data(), down, int32_t(down * 1024), places,
+                               {in_width * inner, width, inner});
+      for (int64_t n = 0; n < width * inner; ++n) {
+        const int64_t x = n / inner, left = places.low[x] * inner + n % inner, right = places.high[x] * inner + n % inner;
+        const bool real = std::is_floating_point_v<T>;
+        const double share = real ? places.weight[x] : places.weight_1024[x] / 1024.0;
+        const double expected = between(upper, lower, left, right, down, share);
+        ASSERT_EQ(out[n], real ? T(expected) : T(std::round(expected))) << describe("inner", inner, "width", width);
+      }
+    }
+}
+
+TEST_P(ResizeKernel, interpolates_wide_types) {
+  const ResizeKernels& kernels = resize_kernels_for(isa());
+  check_linear_row<int16_t>(kernels, IPR_DTYPE_INT16, 32767);
+  check_linear_row<uint16_t>(kernels, IPR_DTYPE_UINT16, 65535);
+  check_linear_row<int32_t>(kernels, IPR_DTYPE_INT32, 1 << 30);
+  check_linear_row<uint32_t>(kernels, IPR_DTYPE_UINT32, int64_t{1} << 30);
+  check_linear_row<int64_t>(kernels, IPR_DTYPE_INT64, int64_t{1} << 30);
+  check_linear_row<uint64_t>(kernels, IPR_DTYPE_UINT64, int64_t{1} << 30);
+  ASSERT_EQ(kernels.linear_of(IPR_DTYPE_BOOL), nullptr);
+}
+
+TEST_P(ResizeKernel, picks_pixels_of_every_size) {
+  Random random;
+  for (int64_t bytes : {1, 2, 4, 8, 12, 16, 32, 64}) {
+    Columns columns(random, 9, 31);
+    Guarded<char> in(random.integers<char>(9 * bytes)), out(31 * bytes);
+    resize_kernels_for(isa()).nearest(in.data(), out.data(), columns.places().low, 31, bytes);
+    for (int64_t n = 0; n < 31 * bytes; ++n)
+      ASSERT_EQ(out[n], in[columns.places().low[n / bytes] * bytes + n % bytes]) << describe("bytes", bytes);
+  }
+}
+
 }  // namespace
 }  // namespace cpuacc

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cpuacc/kernels/simd.hpp"
+#include "interposer/backend.h"
 
 // This file is compiled without contraction of products and sums to fused operations, because results of uint8 have to
 // be the same bytes as those of the reference (see CMakeLists.txt).
@@ -220,6 +221,70 @@ void linear_i8(const int8_t* upper, const int8_t* lower, int8_t* out, int64_t we
   }
 }
 
+// ---- float64, and integers of 16 to 64 bits -------------------------------------------------------------------------
+
+/// Mix the pixels around each place of a row: mix(upper left, lower left, upper right, lower right, x).
+template <class T, class Mix>
+CPUACC_INLINE void mix_row(const void* upper, const void* lower, void* out, const Places& columns,
+                           const ResizedRow& row, Mix mix) {
+  for (int64_t x = 0; x < row.width; ++x) {
+    const Corners<T> from = corners(static_cast<const T*>(upper), static_cast<const T*>(lower), columns, x, row.inner);
+    T* to = static_cast<T*>(out) + x * row.inner;
+    for (int64_t n = 0; n < row.inner; ++n)
+      to[n] = mix(from.upper_left[n], from.lower_left[n], from.upper_right[n], from.lower_right[n], x);
+  }
+}
+
+/// Each product is rounded in the order of the reference.
+void linear_f64(const void* upper, const void* lower, void* out, float weight, int32_t, const Places& columns,
+                const ResizedRow& row) {
+  const double down = weight, top = 1 - down;
+  mix_row<double>(upper, lower, out, columns, row, [&](double ul, double ll, double uh, double lh, int64_t x) {
+    const double right = columns.weight[x], left = 1 - right;
+    double total = ul * top * left;
+    total += ll * down * left;
+    total += uh * top * right;
+    return total + lh * down * right;
+  });
+}
+
+/// Sums are int64, and wrap around like those of the reference.
+template <class T>
+void linear_integers(const void* upper, const void* lower, void* out, float, int32_t weight, const Places& columns,
+                     const ResizedRow& row) {
+  const int64_t down = weight, top = 1024 - down;
+  mix_row<T>(upper, lower, out, columns, row, [&](T ul, T ll, T uh, T lh, int64_t x) {
+    const int64_t right = columns.weight_1024[x], left = 1024 - right;
+    auto product = [](T pixel, int64_t share) { return uint64_t(int64_t(pixel)) * uint64_t(share); };
+    const uint64_t total =
+        product(ul, top * left) + product(ll, down * left) + product(uh, top * right) + product(lh, down * right);
+    const uint64_t size = int64_t(total) < 0 ? 0 - total : total, half = uint64_t{1} << 19;
+    const int64_t magnitude = int64_t(size + half) >> 20;
+    return T(int64_t(total) > 0 ? magnitude : -magnitude);
+  });
+}
+
+LinearRow linear_of(int32_t dtype) {
+  switch (dtype) {
+    case IPR_DTYPE_FLOAT64:
+      return linear_f64;
+    case IPR_DTYPE_INT16:
+      return linear_integers<int16_t>;
+    case IPR_DTYPE_UINT16:
+      return linear_integers<uint16_t>;
+    case IPR_DTYPE_INT32:
+      return linear_integers<int32_t>;
+    case IPR_DTYPE_UINT32:
+      return linear_integers<uint32_t>;
+    case IPR_DTYPE_INT64:
+      return linear_integers<int64_t>;
+    case IPR_DTYPE_UINT64:
+      return linear_integers<uint64_t>;
+    default:
+      return nullptr;
+  }
+}
+
 // ---- nearest pixels -------------------------------------------------------------------------------------------------
 
 template <class Item>
@@ -240,6 +305,12 @@ void pick_four(const char* row, char* out, const int32_t* columns, int64_t width
   pick<uint32_t>(row, out + x * int64_t(sizeof(float)), columns + x, width - x);
 }
 
+/// Pixels whose size is known here, so that no function is called for each of them.
+template <int64_t kBytes>
+void pick_bytes(const char* row, char* out, const int32_t* columns, int64_t width) {
+  for (int64_t x = 0; x < width; ++x) memcpy(out + x * kBytes, row + columns[x] * kBytes, kBytes);
+}
+
 void nearest(const char* row, char* out, const int32_t* columns, int64_t width, int64_t inner) {
   switch (inner) {
     case 1:
@@ -250,6 +321,12 @@ void nearest(const char* row, char* out, const int32_t* columns, int64_t width, 
       return pick_four(row, out, columns, width);
     case 8:
       return pick<uint64_t>(row, out, columns, width);
+    case 16:
+      return pick_bytes<16>(row, out, columns, width);
+    case 32:
+      return pick_bytes<32>(row, out, columns, width);
+    case 64:
+      return pick_bytes<64>(row, out, columns, width);
     default:
       for (int64_t x = 0; x < width; ++x) memcpy(out + x * inner, row + columns[x] * inner, size_t(inner));
   }
@@ -257,6 +334,6 @@ void nearest(const char* row, char* out, const int32_t* columns, int64_t width, 
 
 }  // namespace
 
-extern const ResizeKernels resize_kernels = {linear, linear_u8, linear_i8, nearest};
+extern const ResizeKernels resize_kernels = {linear, linear_u8, linear_i8, linear_of, nearest};
 
 }  // namespace cpuacc::ISA_NS

@@ -9,7 +9,8 @@
 
 namespace cpuacc {
 
-/// Sampling along one axis: two input pixels for each output pixel, and the weight of the second (in 1/1024 for int8).
+/// Sampling along one axis: two input pixels for each output pixel, and the weight of the second (in 1/1024 for
+/// integers other than uint8).
 struct Places {
   const int32_t *low, *high;
   const float* weight;
@@ -22,6 +23,10 @@ struct ResizedRow {
   int64_t in_width, width, inner;
 };
 
+/// Compute one row of the result from two rows of the input, with the weight of the lower row in both units.
+using LinearRow = void (*)(const void* upper, const void* lower, void* out, float weight, int32_t weight_1024,
+                           const Places& columns, const ResizedRow& row);
+
 struct ResizeKernels {
   /// Compute one row of the result from two rows of the input. `scratch` has memory for two rows of the input in int32
   /// or float32.
@@ -31,6 +36,7 @@ struct ResizeKernels {
                     const ResizedRow& row, void* scratch);
   void (*linear_i8)(const int8_t* upper, const int8_t* lower, int8_t* out, int64_t weight, const Places& columns,
                     const ResizedRow& row, void* scratch);
+  LinearRow (*linear_of)(int32_t dtype);  // float64, and integers of 16 to 64 bits; nullptr for others
   /// `inner` is in bytes.
   void (*nearest)(const char* row, char* out, const int32_t* columns, int64_t width, int64_t inner);
 };

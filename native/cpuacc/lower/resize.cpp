@@ -86,6 +86,7 @@ Axis by_element(const Axis& pixels, int64_t inner) {
 
 struct Resize {
   const ResizeKernels* kernels;
+  LinearRow any;  // of other types than float32, uint8 and int8
   Axis rows, columns;
   int32_t dtype;
   bool linear;
@@ -121,17 +122,26 @@ struct Resize {
     if (dtype == IPR_DTYPE_UINT8)
       return kernels->linear_u8(reinterpret_cast<const uint8_t*>(upper), reinterpret_cast<const uint8_t*>(lower),
                                 reinterpret_cast<uint8_t*>(out), rows.weight[y], across, sizes, scratch);
+    if (any)
+      return any(upper, lower, out, rows.weight.empty() ? 0 : rows.weight[y],
+                 rows.weight_1024.empty() ? 0 : rows.weight_1024[y], across, sizes);
     kernels->linear_i8(reinterpret_cast<const int8_t*>(upper), reinterpret_cast<const int8_t*>(lower),
                        reinterpret_cast<int8_t*>(out), rows.weight_1024[y], across, sizes, scratch);
   }
 };
 
-Refusal support(const Graph& graph, const Node& node, const Settings&) {
+/// Return whether pixels are weighted with integers of 10 bits, as the reference does for integers other than uint8.
+bool has_fixed_weights(const Tensor& tensor) {
+  return tensor.dtype != IPR_DTYPE_UINT8 && !is_f32(tensor) && tensor.dtype != IPR_DTYPE_FLOAT64;
+}
+
+Refusal support(const Graph& graph, const Node& node, const Settings& settings) {
   const Tensor& in = *graph.in(node, 0);
   if (!node.posts.empty()) return refused("takes no post-ops");
   if (!in.same_quantization(graph.out(node)))
     return refused("the operand and the result are quantized differently", IPR_REASON_QUANTIZATION);
-  bool known = is_f32(in) || in.dtype == IPR_DTYPE_UINT8 || in.dtype == IPR_DTYPE_INT8;
+  bool known = is_f32(in) || in.dtype == IPR_DTYPE_UINT8 || in.dtype == IPR_DTYPE_INT8 ||
+               resize_kernels_for(settings.isa).linear_of(in.dtype);
   if (!is_linear(node) || known) return taken();
   return refused("BILINEAR of " + described(in) + " is not supported", IPR_REASON_DATA_TYPE);
 }
@@ -140,9 +150,10 @@ void lower(const Node& node, Builder& builder) {
   const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
   bool last = channels_last(node);
   size_t h = last ? 1 : 2;
-  auto make = !is_linear(node) ? nearest_axis : in.dtype == IPR_DTYPE_INT8 ? fixed_axis : linear_axis;
+  auto make = !is_linear(node) ? nearest_axis : has_fixed_weights(in) ? fixed_axis : linear_axis;
   auto state = std::make_shared<Resize>();
   state->kernels = &resize_kernels_for(builder.settings.isa);
+  state->any = state->kernels->linear_of(in.dtype);
   state->rows = make(node, in.shape[h], out.shape[h]);
   state->columns = make(node, in.shape[h + 1], out.shape[h + 1]);
   state->dtype = in.dtype;
