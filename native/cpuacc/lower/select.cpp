@@ -178,24 +178,20 @@ struct Top {
   /// Select `count` elements of each row.
   void choose(int64_t count) { k = count, room = std::min(at.extent, std::max<int64_t>(2 * count, count + 256)); }
 
+  /// Columns that are gathered together, which fill a cache line.
+  int64_t together() const { return at.inner > 1 ? 64 / item_size : 1; }
+
   uint64_t scratch() const {
-    return uint64_t(room) * sizeof(Candidate) + (at.inner > 1 ? uint64_t(at.extent * item_size) : 0);
+    return uint64_t(room) * sizeof(Candidate) + (at.inner > 1 ? uint64_t(together() * at.extent * item_size) : 0);
   }
 
+  /// Select the elements of a column, whose elements are contiguous in `row`.
   template <class T>
-  void one(const TopData& data, char* scratch, int64_t n) const {
-    const int64_t outer = n / at.inner, column = n % at.inner;
-    const T* in = reinterpret_cast<const T*>(data.in) + outer * at.extent * at.inner + column;
-    Candidate* best = reinterpret_cast<Candidate*>(scratch);
-    if (at.inner > 1) {
-      T* row = reinterpret_cast<T*>(best + room);
-      for (int64_t i = 0; i < at.extent; ++i) row[i] = in[i * at.inner];
-      in = row;
-    }
-    Row<T>{in, at.extent, k, least, next_before}.select(best, room);
+  void one(const TopData& data, Candidate* best, const T* row, int64_t outer, int64_t column) const {
+    Row<T>{row, at.extent, k, least, next_before}.select(best, room);
     for (int64_t i = 0; i < k; ++i) {
       const int64_t to = (outer * k + i) * at.inner + column;
-      if (data.values) reinterpret_cast<T*>(data.values)[to] = in[best[i].index];
+      if (data.values) reinterpret_cast<T*>(data.values)[to] = row[best[i].index];
       if (!data.indices) continue;
       if (wide)
         reinterpret_cast<int64_t*>(data.indices)[to] = best[i].index;
@@ -204,9 +200,25 @@ struct Top {
     }
   }
 
+  /// Select the elements of up to `together` columns of one slice, of which the first is column `first`.
+  template <class T>
+  void some(const TopData& data, char* scratch, int64_t outer, int64_t first, int64_t count) const {
+    const T* in = reinterpret_cast<const T*>(data.in) + outer * at.extent * at.inner + first;
+    Candidate* best = reinterpret_cast<Candidate*>(scratch);
+    T* rows_of_columns = reinterpret_cast<T*>(best + room);
+    if (at.inner == 1) return one<T>(data, best, in, outer, first);
+    for (int64_t i = 0; i < at.extent; ++i)
+      for (int64_t c = 0; c < count; ++c) rows_of_columns[c * at.extent + i] = in[i * at.inner + c];
+    for (int64_t c = 0; c < count; ++c) one<T>(data, best, rows_of_columns + c * at.extent, outer, first + c);
+  }
+
   template <class T>
   void all(const TopData& data, char* scratch, Range range) const {
-    for (int64_t n = range.first; n < range.last; ++n) one<T>(data, scratch, n);
+    for (int64_t n = range.first, count = 0; n < range.last; n += count) {
+      const int64_t column = n % at.inner;
+      count = std::min({together(), at.inner - column, range.last - n});
+      some<T>(data, scratch, n / at.inner, column, count);
+    }
   }
 
   int64_t rows() const { return k == 0 ? 0 : at.outer * at.inner; }

@@ -69,25 +69,73 @@ void lower_accumulation(const Node& node, Builder& builder) {
 
 // ---- ReverseSequence ------------------------------------------------------------------------------------------------
 
+/// Elements of `kBytes` bytes, or of the number of bytes that is given if that is 0.
+template <int64_t kBytes>
+struct Item {
+  int64_t given;
+
+  int64_t bytes() const { return kBytes ? kBytes : given; }
+  void copy(char* to, const char* from) const { std::memcpy(to, from, size_t(bytes())); }
+};
+
 /// Dimensions before, between and after the two axes, which may be in either order.
 struct Reversal {
   bool wide, time_first;
   int64_t outer, first, middle, second, bytes;
 
+  /// The length of a sequence; the run is ended if it exceeds the steps.
+  int64_t length(const Step& step, const Run& run, int64_t sample) const {
+    const int64_t times = time_first ? first : second, found = index_at(run.at(step.in[1]), wide, sample);
+    if (found >= 0 && found <= times) return found;
+    run.fail(1, sample, found, 0, times);
+    return 0;
+  }
+
+  /// Elements of one row along the second axis, which is the time.
+  template <class T>
+  void reverse_row(T item, const char* in, char* out, int64_t length) const {
+    for (int64_t n = 0; n < length; ++n) item.copy(out + n * item.bytes(), in + (length - 1 - n) * item.bytes());
+    std::memcpy(out + length * item.bytes(), in + length * item.bytes(), size_t((second - length) * item.bytes()));
+  }
+
+  /// Elements of one row along the second axis, which are those of all samples at one time.
+  template <class T>
+  void pick_row(T item, const Step& step, const Run& run, const char* in, char* out, int64_t time) const {
+    const int64_t stride = middle * second * item.bytes();
+    for (int64_t n = 0; n < second; ++n) {
+      const int64_t end = length(step, run, n), from = time < end ? end - 1 - time : time;
+      item.copy(out + n * item.bytes(), in + n * item.bytes() + (from - time) * stride);
+    }
+  }
+
+  template <int64_t kBytes>
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Reversal& self = step.as<Reversal>();
-    const char* in = run.at<char>(step.in[0]);
-    char* out = run.at<char>(step.out[0]);
-    const int64_t times = self.time_first ? self.first : self.second;
-    const int64_t stride = (self.time_first ? self.middle * self.second : 1) * self.bytes;
-    const Range range = split(self.outer * self.first * self.middle * self.second, part, parts);
+    const Item<kBytes> item{self.bytes};
+    const Range range = split(self.outer * self.first * self.middle, part, parts);
     for (int64_t n = range.first; n < range.last; ++n) {
-      const int64_t second = n % self.second, first = n / (self.second * self.middle) % self.first;
-      const int64_t time = self.time_first ? first : second, sample = self.time_first ? second : first;
-      const int64_t length = index_at(run.at(step.in[1]), self.wide, sample);
-      if (length < 0 || length > times) return run.fail(1, sample, length, 0, times);
-      const int64_t from = time < length ? length - 1 - time : time;
-      std::memcpy(out + n * self.bytes, in + n * self.bytes + (from - time) * stride, size_t(self.bytes));
+      const int64_t first = n / self.middle % self.first, offset = n * self.second * item.bytes();
+      const char* in = run.at<char>(step.in[0]) + offset;
+      char* out = run.at<char>(step.out[0]) + offset;
+      if (self.time_first)
+        self.pick_row(item, step, run, in, out, first);
+      else
+        self.reverse_row(item, in, out, self.length(step, run, first));
+    }
+  }
+
+  Step::Function function() const {
+    switch (bytes) {
+      case 1:
+        return run<1>;
+      case 2:
+        return run<2>;
+      case 4:
+        return run<4>;
+      case 8:
+        return run<8>;
+      default:
+        return run<0>;
     }
   }
 };
@@ -106,7 +154,7 @@ void lower_reversal(const Node& node, Builder& builder) {
   state->bytes = high.inner * int64_t(ipr::item_size(in.dtype));
   Step step;
   step.name = label(node);
-  step.fn = &Reversal::run;
+  step.fn = state->function();
   step.max_parts = parts_for(builder.settings, double(in.bytes()) * cost::kGatheredByteNs);
   step.in = {builder.buffer(node.inputs[0]), builder.buffer(node.inputs[1])};
   step.out = {builder.buffer(node.outputs[0])};

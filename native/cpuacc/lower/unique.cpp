@@ -2,7 +2,9 @@
 // places.
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <numeric>
 
 #include "cpuacc/lower/dynamic_result.hpp"
 #include "cpuacc/lower/element_key.hpp"
@@ -17,11 +19,32 @@ struct Entry {
   int64_t place;
 };
 
+constexpr int64_t kFewEntries = 256;  // below this, comparisons take less time than counting bytes
+
+/// Sort entries by their keys, byte by byte from the lowest one; those with equal keys stay in order. Bytes that are
+/// the same in all keys take no time. `spare` has memory for as many entries.
+void sort_by_bytes(Entry* entries, Entry* spare, int64_t count) {
+  constexpr int kBytes = 8, kValues = 256;
+  std::array<std::array<int64_t, kValues>, kBytes> counts{};
+  auto value = [](const Entry& entry, int byte) { return size_t(entry.key >> (8 * byte) & 255); };
+  for (int64_t n = 0; n < count; ++n)
+    for (int byte = 0; byte < kBytes; ++byte) ++counts[size_t(byte)][value(entries[n], byte)];
+  Entry *from = entries, *to = spare;
+  for (int byte = 0; byte < kBytes; ++byte) {
+    auto& places = counts[size_t(byte)];
+    if (places[value(from[0], byte)] == count) continue;
+    std::exclusive_scan(places.begin(), places.end(), places.begin(), int64_t{0});
+    for (int64_t n = 0; n < count; ++n) to[places[value(from[n], byte)]++] = from[n];
+    std::swap(from, to);
+  }
+  if (from != entries) std::copy_n(from, count, entries);
+}
+
 /// The memory of a run: the keys of all slices, the slices in order, and by group of equal slices the first place and
 /// the number of slices; by slice, its group.
 struct Groups {
   uint64_t* keys;
-  Entry* order;
+  Entry *order, *spare;
   int64_t *first, *counts, *of_slice, *rank;
   int64_t count = 0;
 };
@@ -38,12 +61,15 @@ struct Distinct {
 
   int64_t slices() const { return at.extent; }
   int64_t width() const { return at.outer * at.inner; }  // elements of a slice
-  uint64_t scratch() const { return uint64_t(slices() * width()) * 8 + uint64_t(slices()) * (sizeof(Entry) + 4 * 8); }
+  uint64_t scratch() const {
+    return uint64_t(slices() * width()) * 8 + uint64_t(slices()) * (2 * sizeof(Entry) + 4 * 8);
+  }
 
   Groups groups(char* memory) const {
     Groups all;
     all.order = reinterpret_cast<Entry*>(memory);
-    all.first = reinterpret_cast<int64_t*>(all.order + slices());
+    all.spare = all.order + slices();
+    all.first = reinterpret_cast<int64_t*>(all.spare + slices());
     all.counts = all.first + slices(), all.of_slice = all.counts + slices(), all.rank = all.of_slice + slices();
     all.keys = reinterpret_cast<uint64_t*>(all.rank + slices());
     return all;
@@ -51,6 +77,7 @@ struct Distinct {
 
   /// Write the keys of each slice one after another.
   void read_keys(const char* in, uint64_t* to) const {
+    if (at.outer == 1) return keys.all(in, 1, slices() * at.inner, to);
     for (int64_t slice = 0; slice < slices(); ++slice)
       for (int64_t outer = 0; outer < at.outer; ++outer, to += at.inner)
         keys.all(in + (outer * at.extent + slice) * at.inner * item_size, 1, at.inner, to);
@@ -65,17 +92,30 @@ struct Distinct {
 
   void sort(const Groups& all) const {
     for (int64_t n = 0; n < slices(); ++n) all.order[n] = {width() > 0 ? all.keys[n * width()] : 0, n};
-    auto before = [&](const Entry& a, const Entry& b) {
+    if (slices() < kFewEntries) return sort_run(all, 0, slices());
+    sort_by_bytes(all.order, all.spare, slices());
+    for (int64_t n = 0, end = 0; width() > 1 && n < slices(); n = end) {
+      while (end < slices() && all.order[end].key == all.order[n].key) ++end;
+      sort_run(all, n, end);
+    }
+  }
+
+  /// Sort entries [first, last) by comparisons.
+  void sort_run(const Groups& all, int64_t first, int64_t last) const {
+    std::sort(all.order + first, all.order + last, [&](const Entry& a, const Entry& b) {
       if (a.key != b.key) return a.key < b.key;
       const int order = width() > 1 ? compared(all, a.place, b.place) : 0;
       return order < 0 || (order == 0 && a.place < b.place);
-    };
-    std::sort(all.order, all.order + slices(), before);
+    });
+  }
+
+  bool are_equal(const Groups& all, const Entry& a, const Entry& b) const {
+    return a.key == b.key && (width() == 1 || compared(all, a.place, b.place) == 0);
   }
 
   void find_groups(Groups& all) const {
     for (int64_t n = 0; n < slices(); ++n) {
-      const bool is_new = n == 0 || compared(all, all.order[n - 1].place, all.order[n].place) != 0;
+      const bool is_new = n == 0 || !are_equal(all, all.order[n - 1], all.order[n]);
       if (is_new) all.first[all.count] = all.order[n].place, all.counts[all.count] = 0, ++all.count;
       ++all.counts[all.count - 1];
       all.of_slice[all.order[n].place] = all.count - 1;
