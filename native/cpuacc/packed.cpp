@@ -17,15 +17,19 @@ using Memory = std::shared_ptr<const void>;
 constexpr uint64_t kLeastSharedBytes =
     256 * 1024;  // smaller pieces are not shared: each shared piece keeps a chunk of another program alive
 
+constexpr size_t kMostCandidates = 4;  // pieces with equal sums that are compared, as files may be made to have many
+
 struct Known {
   std::weak_ptr<const void> memory;
   Packed::Piece piece;
 };
 
+using Pieces = std::multimap<uint64_t, Known>;
+
 struct Library {
   std::mutex mutex;
-  std::multimap<uint64_t, Known> pieces;  // by `sampled_sum`
-  size_t limit = 64;                      // number of pieces at which pieces of destroyed programs are removed
+  Pieces pieces;      // by `sampled_sum`
+  size_t limit = 64;  // number of pieces at which pieces of destroyed programs are removed
 };
 
 /// A checksum of evenly spaced samples, as a whole piece takes long to read. Pieces with equal sums may still differ.
@@ -53,21 +57,27 @@ std::vector<std::pair<Memory, const char*>> alike(uint64_t sum, uint64_t bytes) 
   std::lock_guard<std::mutex> lock(library().mutex);
   std::vector<std::pair<Memory, const char*>> candidates;
   auto [begin, end] = library().pieces.equal_range(sum);
-  for (auto entry = begin; entry != end; ++entry)
+  for (auto entry = begin; entry != end && candidates.size() < kMostCandidates; ++entry)
     if (Memory memory = entry->second.memory.lock(); memory && entry->second.piece.size == bytes)
       candidates.emplace_back(std::move(memory), entry->second.piece.data);
   return candidates;
+}
+
+/// Remove pieces of destroyed programs.
+void erase_expired(Pieces::iterator one, Pieces::iterator end) {
+  while (one != end) one = one->second.memory.expired() ? library().pieces.erase(one) : std::next(one);
 }
 
 void remember(uint64_t sum, const Memory& memory, Packed::Piece piece) {
   std::lock_guard<std::mutex> lock(library().mutex);
   auto& pieces = library().pieces;
   if (pieces.size() >= library().limit) {
-    for (auto one = pieces.begin(); one != pieces.end();)
-      one = one->second.memory.expired() ? pieces.erase(one) : std::next(one);
+    erase_expired(pieces.begin(), pieces.end());
     library().limit = std::max<size_t>(64, 2 * pieces.size());
   }
-  pieces.insert({sum, {memory, piece}});
+  auto [begin, end] = pieces.equal_range(sum);
+  erase_expired(begin, end);
+  if (pieces.count(sum) < kMostCandidates) pieces.insert({sum, {memory, piece}});
 }
 
 }  // namespace
