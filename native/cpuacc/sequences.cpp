@@ -1,6 +1,6 @@
 // The pass that lets one-dimensional convolutions and the layers between them compute on blocked images. Convolutions
 // of sequences (N, C, L) are convolutions of images (N, C, 1, L) between two reshapes. The reshape after a convolution
-// moves behind the layers that treat elements or channels alike, until it meets the reshape before the next
+// moves after the layers that treat elements or channels alike, until it meets the reshape before the next
 // convolution.
 
 #include <algorithm>
