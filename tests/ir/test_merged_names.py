@@ -70,3 +70,10 @@ def test_one_of_many_uses_is_removed_without_looking_at_the_others():
     uses.remove(Use(takers[-1], 0))
     assert len(uses) == 999
     assert len(compared) < 10
+
+
+def test_a_single_name_is_merged_names_of_itself():
+    names = MergedNames.of("a")
+    assert names.flat() == ("a",)
+    assert names.is_only("a")
+    assert MergedNames([names, "b", names]).flat() == ("a", "b")

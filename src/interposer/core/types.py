@@ -260,6 +260,7 @@ class DataLayout(Enum):
     NCDHW = "NCDHW"
     NDHWC = "NDHWC"
 
+    @cache
     def axes(self) -> LayoutAxes:
         """Return the indices of the height, width and channel axes."""
         return LayoutAxes(*(self.value.index(letter) for letter in "HWC"))

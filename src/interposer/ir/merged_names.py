@@ -27,6 +27,13 @@ class MergedNames:
         ]
         self._parts: tuple[str | MergedNames, ...] = tuple(dict.fromkeys(chain.from_iterable(part_tuples)))
 
+    @classmethod
+    def of(cls, name: str) -> MergedNames:
+        """Return a single name as merged names."""
+        names = cls.__new__(cls)
+        names._parts = (name,)
+        return names
+
     def __bool__(self) -> bool:
         return bool(self._parts)
 

@@ -49,6 +49,8 @@ def broadcast_shapes(*shapes: TensorShape) -> TensorShape | None:
     >>> broadcast_shapes(TensorShape((5, 1, "n")), TensorShape((4, 1)))
     TensorShape(5, 4, n)
     """
+    if shapes and shapes[0].is_ranked and shapes.count(shapes[0]) == len(shapes):
+        return shapes[0]
     aligned_dims = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
     dims = [_broadcast_dim(dims_of_axis) for dims_of_axis in aligned_dims]
     return None if None in dims else TensorShape(reversed(dims))

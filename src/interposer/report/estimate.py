@@ -104,7 +104,7 @@ def _peak(order: list[Layer], sizes: dict[Value, int], region_peaks: dict[Layer,
     of the regions of each control flow layer.
     """
     computed = [layer for layer in order if not isinstance(layer.op, Constant)]
-    last_reader = {value: layer for layer in computed for value in layer._inputs}
+    last_reader = {value: layer for layer in computed for value in layer.inputs}
     freed_bytes = dict.fromkeys(computed, 0)
     for value in [value for layer in computed for value in layer.outputs]:
         freed_bytes[last_reader.get(value, value.producer)] += sizes[value]

@@ -100,7 +100,7 @@ def _sweep(graph: Graph, rules: Rules, rewritten: Rewritten, bound: int, journal
     pending_layers = deque([layer for layer in graph.topological() if rules[type(layer.op)]])
     while pending_layers:
         layer = pending_layers.popleft()
-        if not layer.op.pure or layer.guid not in graph._layers:
+        if not layer.op.pure or layer not in graph:
             continue
         named_replacement = _first_match(layer, rules[type(layer.op)])
         if named_replacement is None:
@@ -253,7 +253,7 @@ def _stood_for(layer: Layer) -> MergedNames:
     if layer.merged is not NO_NAMES and layer.merged:
         return layer.merged
     original = not isinstance(layer.op, Constant) and layer.source != INSERTED
-    return MergedNames((layer.name,)) if original else NO_NAMES
+    return MergedNames.of(layer.name) if original else NO_NAMES
 
 
 class _Maker:

@@ -259,12 +259,25 @@ def _rule(value: Value) -> Rule | None:
     output.
     """
     op = value.producer.op
-    rule = next((_RULES[kind] for kind in type(op).__mro__ if kind in _RULES), None)
+    rule = _RULE_OF_KIND[type(op)]
     return _weighted if rule is None and _is_weighted(op, len(value.producer.inputs)) else rule
+
+
+class _RuleOfKind(dict[type[Op], Rule | None]):
+    """The rule of each type of operator, which is that of a base class if need be; found when it is first asked for."""
+
+    def __missing__(self, kind: type[Op]) -> Rule | None:
+        rule = self[kind] = next((_RULES[base] for base in kind.__mro__ if base in _RULES), None)
+        return rule
+
+
+_RULE_OF_KIND: Final = _RuleOfKind()
 
 
 def _is_weighted(op: Op, count: int) -> bool:
     """Return True if an operator multiplies its first operand by its second one, the weights, and adds a bias."""
+    if count not in (2, 3) or len(op.operands) < count:
+        return False
     roles = [op.role(index) for index in range(count)]
     if roles not in ([Role.DATA, Role.WEIGHTS], [Role.DATA, Role.WEIGHTS, Role.BIAS]):
         return False
