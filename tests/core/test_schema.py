@@ -6,7 +6,7 @@ import json
 import math
 import pickle
 from contextlib import suppress
-from enum import Enum
+from enum import Enum, IntEnum
 
 import numpy as np
 import pytest
@@ -88,6 +88,31 @@ def test_attributes_are_given_by_position_or_by_name_and_have_defaults():
 ])  # fmt: skip
 def test_attributes_that_cannot_be_meant_are_refused(args, kwargs, message):
     assert refused(Blend, *args, **kwargs) == message
+
+
+class Level(IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+@op()
+class Amplify(Op):
+    """Multiply by a level.
+
+    Shapes:
+        output: that of x
+    """
+
+    x = operand()
+    output = result(like="x")
+    level: Level = attribute(doc="The factor.")
+
+
+def test_a_number_that_equals_a_member_of_an_enum_is_no_member():
+    message = "Amplify: level must be a member of Level (LOW, HIGH), not 1"
+    assert refused(Amplify, 1) == message
+    assert refused(Amplify(Level.HIGH).replace, level=1) == message
+    assert hash(Amplify(Level.LOW)) == hash(Amplify(Level["LOW"])) == hash(copy.deepcopy(Amplify(Level.LOW)))
 
 
 def test_an_error_about_an_enum_names_the_public_module_from_which_it_is_imported():

@@ -131,9 +131,12 @@ class _EnumCodec(Codec):
         self.title = f"a member of {_public_name(enum_type)} ({', '.join(member.name for member in self.members)})"
 
     def coerce(self, value: Any) -> Any:
-        if value not in self.members:
+        if type(value) is not self.kind or value not in self.members:  # 1 equals a member of an IntEnum, but is none
             raise TypeError(value)
         return value
+
+    def equal(self, a: Any, b: Any) -> bool:
+        return a is b
 
     def hash(self, value: Any) -> int:
         return id(value)  # members are unique, and the hash of an Enum hashes its name
