@@ -292,11 +292,10 @@ class Importer:
     def constant(self, array: Array, name: str, source: str = "", quantization: Quantization | None = None) -> Value:
         """Add a constant with this array and quantization to the network, and return its value.
 
-        `name` may get a number appended; `source` says in messages where the constant comes from.
+        `name` may get a number appended; `source` says in messages where the constant comes from. `ParseError` is
+        raised if the quantization does not fit the array.
         """
-        layer = self.network.graph.add(Constant(share(array), quantization), name=self._name(name), source=source)
-        infer_layer(layer)
-        return layer.outputs[0]
+        return self._added(Constant(share(array), quantization), (), name, source, ()).outputs[0]
 
     def add(
         self,

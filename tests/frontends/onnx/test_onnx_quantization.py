@@ -49,6 +49,15 @@ def test_an_input_that_cannot_be_quantized_as_claimed_is_refused_at_the_node():
         load(value)
 
 
+def test_scales_that_do_not_fit_a_constant_are_refused_at_the_node():
+    value = model(
+        [helper.make_node("DequantizeLinear", ["w", "s"], ["y"], name="node", axis=0)],
+        {}, ["y"], {"w": np.zeros((3, 4), np.uint8), "s": np.ones(5, np.float32)},
+    )  # fmt: skip
+    with pytest.raises(ParseError, match=r"^node 'node' .*: 5 scales along axis 0 of shape \[3, 4\]$"):
+        load(value)
+
+
 def test_an_input_with_two_meanings_is_plain_integers():
     codes = np.arange(6, dtype=np.uint8)
     nodes = [helper.make_node("DequantizeLinear", ["x", f"s{i}"], [f"y{i}"]) for i in range(2)]
