@@ -113,6 +113,7 @@ HUGE = 10**400
         (lambda: ip.Isolation(deadline_seconds=HUGE), "deadline_seconds must be a positive number of seconds, not 1"),
         (lambda: ip.quantize(open_network(), [X], target=HUGE), "target must be a number, not 1"),
         (lambda: ip.Limits(max_bytes=float("nan")), "max_bytes must be a number or None, not nan"),  # type: ignore[arg-type]
+        (lambda: ip.Limits(max_bytes=np.float32("nan")), "max_bytes must be a number or None, not nan"),  # type: ignore[arg-type]
     ],
 )
 def test_numbers_that_float64_cannot_hold_are_refused(call: Callable[[], object], message: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from numbers import Real
 
+import numpy as np
+
 from interposer.core.errors import InvalidArgumentError, LimitExceededError, expect
 from interposer.core.records import dataclass
 from interposer.core.room import Room
@@ -35,7 +37,7 @@ class Limits:
         for name in ("max_bytes", "max_operations"):
             limit = getattr(self, name)
             expect(limit, Real | None, f"{name} must be a number or None")
-            if isinstance(limit, float) and math.isnan(limit):
+            if isinstance(limit, float | np.floating) and math.isnan(limit):
                 raise InvalidArgumentError(f"{name} must be a number or None, not nan")
 
     def check(self, graph: Graph) -> Estimate:
