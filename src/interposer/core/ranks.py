@@ -27,7 +27,7 @@ def are_ranked(infos: Infos) -> bool:
 
 
 def of_every_rank(infos: Infos) -> Iterator[list[TensorInfo | None]]:
-    """Yield copies of `infos` in which tensors of unknown rank have a rank, for all combinations of ranks from 0 to 8.
+    """Yield copies of `infos` in which tensors of unknown rank have a rank, for all combinations of ranks.
 
     With three or more such tensors, only combinations in which all of them have the same rank are yielded.
     """

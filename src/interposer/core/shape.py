@@ -80,7 +80,7 @@ _PLAIN: Final = {tuple, list}
 
 
 class TensorShape(tuple[int, ...]):
-    """The dimensions of a tensor of rank 0 to 8; None or a name stands for an unknown dimension.
+    """The dimensions of a tensor of rank 0 to 16; None or a name stands for an unknown dimension.
 
     The Ellipsis stands for a shape of unknown rank: see `UNRANKED`.
 
