@@ -139,11 +139,12 @@ def cpuacc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def shared_cpuacc() -> Iterator[None]:
-    """Does what `cpuacc` does, but the tests of a module share the default runtime, which opens the library once.
+    """Does what `cpuacc` does, but the tests of a module share the default runtime, and compiled parts are not cached.
 
-    It is for modules whose tests change no settings, and takes half of the time.
+    It is for modules whose tests change no settings of the runtime, and takes half of the time.
     """
     with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("INTERPOSER_CACHE_DIR", "")
         yield from _enabled("CpuAcc", monkeypatch)
 
 
