@@ -31,12 +31,17 @@ LIMITS = {"int4": (-8, 7), "uint4": (0, 15), "int8": (-128, 127), "uint8": (0, 2
 
 
 class Net:
-    """A network of one float input whose weights are dequantized."""
+    """A network of float inputs whose weights are dequantized; with a shape, `x` is an input of this shape."""
 
     def __init__(self, *shape: int, dtype: str = "float32") -> None:
         self.network, self.random = ip.Network("packed"), np.random.default_rng(11)
-        self.shape, self.dtype = shape, DataType.of(dtype)
-        self.x = self.network.add_input_layer(0, TensorInfo(shape, dtype), name="x").output
+        self.dtype, self.shapes = DataType.of(dtype), list[tuple[int, ...]]()
+        if shape:
+            self.x = self.input(*shape)
+
+    def input(self, *shape: int) -> Value:
+        self.shapes.append(shape)
+        return self.network.add_input_layer(len(self.shapes) - 1, TensorInfo(shape, self.dtype)).output
 
     def add(self, op: object, *operands: Value | None) -> Value:
         return self.network.add_layer(op, *operands).output
@@ -65,14 +70,15 @@ class Net:
     def assert_close(self, *results: Value, threads: int = 1, rewrite: bool = True, tolerance: float = 1e-5) -> None:
         for number, result in enumerate(results):
             self.network.add_output_layer(number, result)
-        x = self.random.standard_normal(self.shape).astype(self.dtype.numpy)
+        inputs = [self.random.standard_normal(shape).astype(self.dtype.numpy) for shape in self.shapes]
         options = ip.OptimizerOptions(rewrite=rewrite, model_options={"CpuAcc": {"NumberOfThreads": threads}})
-        found = ip.load(self.network, ["CpuAcc"], options=options).run([x])
-        expected = reference_results(self.network, [x])
-        for item, other in zip(found, expected, strict=True):
+        found = ip.load(self.network, ["CpuAcc"], options=options).run(inputs)
+        expected = reference_results(self.network, inputs)
+        for number, (item, other) in enumerate(zip(found, expected, strict=True)):
             item, other = item.astype(np.float64), other.astype(np.float64)
             assert item.shape == other.shape
-            np.testing.assert_allclose(item, other, rtol=0, atol=tolerance * np.abs(other).max(initial=1e-30))
+            atol, name = tolerance * np.abs(other).max(initial=1e-30), f"result {number} of shape {other.shape}"
+            np.testing.assert_allclose(item, other, rtol=0, atol=atol, err_msg=name)
 
 
 @pytest.mark.parametrize("rewrite", [False, True])
@@ -80,13 +86,14 @@ class Net:
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("rows", [1, 3, 8, 9, 40])
 def test_every_type_with_and_without_zero_points(rows: int, kind: str, zeros: bool, rewrite: bool) -> None:
+    net, products = Net(), []
     for depth, columns, block in ((64, 96, 32), (100, 70, 16), (33, 130, 64), (40, 17, 5)):
-        net, products = Net(rows, depth), []
+        x = net.input(rows, depth)
         for axis in (0, 1):
             shape = (depth, columns) if axis == 0 else (columns, depth)
             weights = net.blocks(kind, shape, block, axis, zeros=zeros)
-            products.append(net.add(BatchMatMul(transpose_y=axis == 1), net.x, weights))
-        net.assert_close(*products, rewrite=rewrite)
+            products.append(net.add(BatchMatMul(transpose_y=axis == 1), x, weights))
+    net.assert_close(*products, rewrite=rewrite)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
