@@ -11,6 +11,7 @@ import pytest
 import interposer as ip
 from interposer.core.errors import InterposerError, InvalidArgumentError, UnknownBackendError
 from interposer.session.placement import Search
+from interposer.testing import check_backend, samples_of
 
 pytestmark = pytest.mark.needs_cpuref
 X = np.ones(4, np.float32)
@@ -130,3 +131,52 @@ def test_a_network_has_an_output() -> None:
 def test_a_file_is_written_to_a_path(model: ip.Model, path: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="^a path must be a text or a path object, not "):
         model.save(path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"outputs": ["y", "y"]}, "outputs: 'y' is named twice; name each value once"),
+        ({"outputs": {"y", "x"}}, "the order of outputs matters, and a set has none; pass a list, such as ['x', 'y']"),
+        ({"inputs": {"y", "x"}}, "the order of inputs matters, and a set has none; pass a list, such as ['x', 'y']"),
+        ({"shapes": {"n": "3"}}, "shapes: 'n' is a dimension; expected its size, a whole number, not '3'"),
+        ({"shapes": {"n": True}}, "shapes: 'n' is a dimension; expected its size, a whole number, not True"),
+    ],
+)
+def test_arguments_of_load_that_cannot_be_meant_are_refused(arguments: dict[str, Any], message: str) -> None:
+    network = ip.Network("open")
+    x = network.add_input_layer(0, ip.TensorInfo(("n",)), name="x")
+    network.add_output_layer(0, network.add_addition_layer(x, x), name="y")
+    with pytest.raises(InvalidArgumentError) as caught:
+        ip.load(network, "CpuRef", **arguments)
+    assert str(caught.value) == message
+
+
+PATHLESS: dict[str, Callable[[Any], object]] = {
+    "profile": lambda wrong: ip.Profile().save(wrong),
+    "plan": ip.Plan.load,
+}
+
+
+@pytest.mark.parametrize("wrong", [None, {}, 3])
+@pytest.mark.parametrize("call", PATHLESS.values(), ids=PATHLESS)
+def test_a_path_of_no_type_is_refused(call: Callable[[Any], object], wrong: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="^a path must be a text or a path object, not "):
+        call(wrong)
+
+
+def test_one_backend_of_a_calibration_is_a_text() -> None:
+    with pytest.raises(UnknownBackendError, match="^unknown backend 'Nope'"):
+        ip.quantize(open_network(), [X[np.newaxis]], backends="Nope")
+
+
+def test_a_measurement_is_asked_for_by_true(model: ip.Model) -> None:
+    with pytest.raises(InvalidArgumentError, match="^measure must be True or False, not 'yes'"):
+        model.explain(measure="yes")  # type: ignore[arg-type]
+
+
+def test_samples_and_patterns_of_the_kit_have_types() -> None:
+    with pytest.raises(InvalidArgumentError, match="^samples are those of an operator, such as .*, not 'Softmax'"):
+        samples_of("Softmax")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="^only must be a list of names, not 3"):
+        check_backend("CpuRef", only=3)  # type: ignore[arg-type]

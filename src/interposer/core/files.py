@@ -160,6 +160,7 @@ _COMMANDS: Final = {
 
 def check_regular(path: str | os.PathLike[str]) -> None:
     """Raise `OSError` if the path is not a regular file: a pipe would block, and files are read more than once."""
+    expect(path, str | os.PathLike, "a path must be a text or a path object")
     if not os.fspath(path):
         raise OSError(errno.ENOENT, "the path is empty", path)
     mode = os.stat(path).st_mode

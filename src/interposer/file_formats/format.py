@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
@@ -121,11 +121,9 @@ class Reading(NamedTuple):
         )
         for argument, names in (("inputs", self.inputs), ("outputs", self.outputs)):
             if names is not None:
-                expect_names(names, argument)
-        if self.outputs is not None and len(self.outputs) == 0:
-            raise InvalidArgumentError(
-                "outputs is empty, so no layer would run; name one value or more, or leave it out for all outputs"
-            )
+                _check_in_order(names, argument)
+        if self.outputs is not None:
+            _check_outputs(self.outputs)
 
 
 _OPTIONS: Final = ("weights", "signature", "stand_in", "subgraph", "trusted_keys")
@@ -143,6 +141,27 @@ class WriteOption(NamedTuple):
     kind: type[int] | type[str] | type[bool] = bool
     metavar: str = ""
     argument: str = ""
+
+
+def _check_in_order(names: Collection[str], argument: str) -> None:
+    """Raise `InvalidArgumentError` unless the value of an argument is a list of names, in an order."""
+    expect_names(names, argument)
+    if isinstance(names, Set) and len(names) > 1:
+        raise InvalidArgumentError(
+            f"the order of {argument} matters, and a set has none; pass a list, such as {sorted(names)}"
+        )
+
+
+def _check_outputs(names: Collection[str]) -> None:
+    """Raise `InvalidArgumentError` if there are no outputs, or if one is named twice."""
+    if not names:
+        raise InvalidArgumentError(
+            "outputs is empty, so no layer would run; name one value or more, or leave it out for all outputs"
+        )
+    name_list = list(names)
+    duplicate = next((name for name in name_list if name_list.count(name) > 1), None)
+    if duplicate is not None:
+        raise InvalidArgumentError(f"outputs: {duplicate!r} is named twice; name each value once")
 
 
 class Format(ABC):

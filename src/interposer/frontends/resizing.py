@@ -83,6 +83,10 @@ def _check_names(inputs: Mapping[str, TensorShape], shapes: Resizes) -> None:
     sizes = _dimension_names(inputs)
     for name, shape_or_size in shapes.items():
         is_size = isinstance(shape_or_size, Integral)
+        if name in sizes and name not in inputs and (not is_size or isinstance(shape_or_size, bool)):
+            raise InvalidArgumentError(
+                f"shapes: {name!r} is a dimension; expected its size, a whole number, not {shape_or_size!r}"
+            )
         known_names = sorted(filter(None, sizes)) if is_size else list(inputs)
         if name not in known_names:
             kind, names = "dimension" if is_size else "input", ", ".join(known_names) or "none"

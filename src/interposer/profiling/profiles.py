@@ -12,7 +12,7 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any, Final, Protocol
 
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError, expect
 from interposer.core.files import write_file
 from interposer.profiling.memory import MemoryProfile, memory_of
 from interposer.profiling.recorder import CAPACITY, Recorder, Recording
@@ -109,6 +109,7 @@ class Profile:
             InvalidArgumentError: no format has this suffix.
             FileWriteError: the file cannot be written.
         """
+        expect(path, str | os.PathLike, "a path must be a text or a path object")
         suffix = _suffix(Path(path))
         write_file(path, writer_of(suffix)(self.recording, *([explanations] if suffix == ".html" else [])))
 

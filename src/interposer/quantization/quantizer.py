@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Final, Literal
 
 from interposer.backend import Options
+from interposer.backend.ids import listed_ids
 from interposer.core.errors import InvalidArgumentError, as_float, as_int, did_you_mean, expect, expect_names
 from interposer.core.records import dataclass
 from interposer.core.types import DataType
@@ -145,7 +146,7 @@ def quantize(
     _check_types(algorithm, runtime, progress)
     flags = {"per_channel": per_channel, "correct_bias": correct_bias, "equalize": equalize, "keep_types": keep_types}
     _check_options(str(scheme), observer, flags, {"percentile": percentile, "block_size": block_size}, target)
-    runs = Runs(None if backends is None else list(backends), runtime, progress, model_options)
+    runs = Runs(None if backends is None else list(listed_ids(backends)), runtime, progress, model_options)
     original = read_network(source, format, shapes)
     network = prepared(original, runtime or default_runtime())
     if equalize:

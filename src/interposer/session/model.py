@@ -294,6 +294,7 @@ class Model:
                 `budget_seconds` are given without `measure`.
             InterposerError: any error that `run` raises.
         """
+        expect(measure, bool, "measure must be True or False")
         if not measure:
             if inputs is not None or budget_seconds is not None:
                 raise InvalidArgumentError("inputs and budget_seconds are for measuring; give measure=True with them")

@@ -21,6 +21,7 @@ from interposer.core.errors import (
     InvalidArgumentError,
     PluginError,
     did_you_mean,
+    expect_names,
 )
 from interposer.core.records import dataclass
 from interposer.core.schema import registered_ops
@@ -110,6 +111,8 @@ def _may_match(check: Check, patterns: Collection[str]) -> bool:
 
 def patterns_of(only: str | Collection[str]) -> tuple[str, ...]:
     """Return the list of patterns in one comma-separated text, or in several such texts."""
+    if not isinstance(only, str):
+        expect_names(only, "only")
     texts = (only,) if isinstance(only, str) else tuple(only)
     return tuple(pattern.strip() for text in texts for pattern in text.split(",") if pattern.strip())
 

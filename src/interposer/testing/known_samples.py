@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Final
 
-from interposer.core.errors import InvalidArgumentError
+from interposer.core.errors import InvalidArgumentError, expect
 from interposer.core.families import import_families
 from interposer.core.schema import Op
 from interposer.core.schema import registered_ops as declared_ops
@@ -34,8 +34,9 @@ def samples_of(op: type[Op]) -> tuple[Sample, ...]:
     """Return all samples of an operator.
 
     Raises:
-        InvalidArgumentError: two of them share a name.
+        InvalidArgumentError: `op` is no operator, or two of its samples share a name.
     """
+    expect(op, type, "samples are those of an operator, such as interposer.ops.Softmax")
     if op not in _CACHE:
         _CACHE[op] = _samples_of(op)
     return _CACHE[op]
