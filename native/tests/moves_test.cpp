@@ -4,6 +4,7 @@
 
 #include "cpuacc/kernels/reorder.hpp"
 #include "cpuacc/kernels/resize.hpp"
+#include "interposer/backend.h"
 #include "support.hpp"
 
 namespace cpuacc {
@@ -187,7 +188,8 @@ void check_linear_row(const ResizeKernels& kernels, int32_t dtype, int64_t most)
       kernels.linear_of(dtype)(upper.data(), lower.data(), out.data(), down, int32_t(down * 1024), places,
                                {in_width * inner, width, inner});
       for (int64_t n = 0; n < width * inner; ++n) {
-        const int64_t x = n / inner, left = places.low[x] * inner + n % inner, right = places.high[x] * inner + n % inner;
+        const int64_t x = n / inner, left = places.low[x] * inner + n % inner,
+                      right = places.high[x] * inner + n % inner;
         const bool real = std::is_floating_point_v<T>;
         const double share = real ? places.weight[x] : places.weight_1024[x] / 1024.0;
         const double expected = between(upper, lower, left, right, down, share);

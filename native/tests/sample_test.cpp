@@ -84,7 +84,7 @@ TEST_P(SampleKernel, surrounds_positions_in_pixels_with_weights_times_a_scale) {
     for (int64_t count : {1, 15, 64}) {
       Floats y(random.reals(count, -2, 7)), x(random.reals(count, -2, 9)), scale(random.reals(count)), out(count);
       Floats image(random.reals(height * width));
-      y[0] = 2, x[0] = 3;              // the other neighbours have the weight 0
+      y[0] = 2, x[0] = 3;                // the other neighbours have the weight 0
       image[2 * width + 4] = kInfinity;  // and do not count, even if they are infinite
       if (count > 2) y[1] = kNan, y[2] = -1e30f;
       for (int64_t n = 1; n < count; ++n)
