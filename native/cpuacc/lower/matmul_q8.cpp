@@ -278,7 +278,8 @@ Refusal supports(const Graph& graph, const Node& node, const Settings&) {
   return within_limits(depth, double(std::max(out.extent(-1), out.extent(-2))));
 }
 
-/// The sizes of the products of a node, and its operands. Without a scale, 8-bit integers have the zero point 0.
+/// The sizes of the products of a node, and its operands with their zero points. Without a scale, 8-bit integers have
+/// the zero point 0.
 std::shared_ptr<State> state_of(const Node& node, Builder& builder, bool natural) {
   const Tensor &a = *builder.graph.in(node, 0), &b = *builder.graph.in(node, 1);
   const Matrices m = matrices_of(builder.graph, node);
@@ -340,9 +341,10 @@ void add_computed_products(const Node& node, const Q8Products& products, Builder
   const Graph& graph = builder.graph;
   if (graph.out(node).elements() == 0) return;
   auto state = state_of(node, builder, true);
-  const Tensor* zeros = graph.in(node, 3);
+  const Tensor &a = *graph.in(node, 0), &b = *graph.in(node, 1), *zeros = graph.in(node, 3);
   state->converts = true;
-  state->a_signed = is_signed(*graph.in(node, 0)), state->b_signed = is_signed(*graph.in(node, 1));
+  state->a_signed = is_signed(a), state->b_signed = is_signed(b);
+  state->zero_a -= int32_t(a.zero_point()), state->zero_b -= int32_t(b.zero_point());  // integers as they are stored
   state->many_zeros = zeros && zeros->elements() > 1;
   state->conversion = {nullptr, nullptr, nullptr, products.scale_count > 1, products.low, products.high};
   const Buffer of_b = builder.buffer(node.inputs.size() > 3 ? node.inputs[3] : -1);

@@ -47,6 +47,17 @@ def test_products_of_computed_integers_are_the_reference(types, shapes, zeros):
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("points", [(3, None), (None, -2), (3, -2)])
+def test_products_of_integers_ignore_the_quantization_of_their_operands(points):
+    network, arrays = ip.Network("stored"), [integers("int8", 3, 20), integers("int8", 20, 17)]
+    scales = [point and ip.Quantization(0.5, point) for point in points]
+    infos = [ip.TensorInfo(x.shape, "int8", scale) for x, scale in zip(arrays, scales, strict=True)]
+    operands = [network.add_input_layer(number, info) for number, info in enumerate(infos)]
+    network.add_output_layer(0, network.add_layer(IntegerMatMul(), *operands))
+    [found] = ip.load(network, ["CpuAcc"]).run(arrays)
+    np.testing.assert_array_equal(found, np.matmul(*arrays, dtype=np.int32))
+
+
 def test_products_of_computed_integers_are_scaled_in_the_same_step():
     network = ip.Network("attention")
     arrays = [integers("uint8", 2, 40, 64), integers("int8", 2, 64, 48)]
