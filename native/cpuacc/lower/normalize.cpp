@@ -153,6 +153,13 @@ struct BlockedGroups {
     return std::accumulate(values + first, values + first + members, 0.0) / double(members * pixels);
   }
 
+  /// The first element of the group of a channel: sums of distances from it are exact enough for values that are far
+  /// from 0 and close to each other.
+  float first_of_group(const float* in, int64_t channel) const {
+    const int64_t first = channel / members * members;
+    return in[first / 16 * pixels * 16 + first % 16];
+  }
+
   /// Normalize one unit, the first channel of which is `first`.
   void standardize(const float* in, float* out, const float* gamma, const float* beta, int64_t first,
                    float* scratch) const {
@@ -160,15 +167,17 @@ struct BlockedGroups {
     float *center = scratch, *factor = center + lanes(), *scale = factor + lanes(), *shift = scale + lanes();
     double *sums = reinterpret_cast<double*>(shift + lanes()), *squares = sums + lanes();
     std::fill_n(scratch, 4 * lanes(), 0.0f);
+    for (int64_t c = 0; c < own; ++c) center[c] = first_of_group(in, c);
     measure(in, count, center, sums, squares);
-    for (int64_t c = 0; c < own; ++c) center[c] = float(mean_of_group(sums, c / members * members));
+    for (int64_t c = 0; c < own; ++c)
+      center[c] = float(double(center[c]) + mean_of_group(sums, c / members * members));
     measure(in, count, center, sums, squares);
     for (int64_t c = 0; c < own; ++c) {
-      const double rest = mean_of_group(sums, c / members * members);
-      const double variance = mean_of_group(squares, c / members * members) - rest * rest;
+      const double rest = mean_of_group(sums, c / members * members);  // the mean is not a float
+      const double variance = std::max(0.0, mean_of_group(squares, c / members * members) - rest * rest);
       factor[c] = float(1 / std::sqrt(variance + double(eps)));
       scale[c] = gamma ? gamma[one_gamma ? 0 : first + c] : 1.0f;
-      shift[c] = beta ? beta[one_beta ? 0 : first + c] : 0.0f;
+      shift[c] = (beta ? beta[one_beta ? 0 : first + c] : 0.0f) - float(rest) * factor[c] * scale[c];
     }
     for (int64_t n = 0; n < count; ++n)
       kernels->batch_block(in + n * pixels * 16, out + n * pixels * 16, pixels,

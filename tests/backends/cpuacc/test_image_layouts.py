@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import interposer as ip
+from interposer.core.schema import Op
 from interposer.core.types import Array, DataLayout, TensorInfo
 from interposer.ir.graph import Layer
 from interposer.ops import (
@@ -21,6 +22,8 @@ from interposer.ops import (
     DynamicFakeQuantization,
     ElementwiseBinary,
     ElementwiseUnary,
+    GroupNormalization,
+    InstanceNormalization,
     Pooling2d,
     PoolingAlgorithm,
     Resize,
@@ -197,3 +200,21 @@ def test_images_between_convolutions_are_rounded_to_8_bits_as_a_whole_or_in_rows
     rounded = net.network.add_layer(DynamicFakeQuantization(axes, asymmetric), exact)
 
     net.assert_alike(net.convolved(rounded, 24, layout), rounded)
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+@pytest.mark.parametrize("op", [InstanceNormalization(1e-5), GroupNormalization(4, 1e-5), GroupNormalization(1, 1e-5)])
+def test_groups_of_values_that_are_far_from_0_keep_their_differences(op: Op, spread: float) -> None:
+    net = Net(32, FIRST)
+    unchanged = net.network.add_constant_layer(np.eye(32, dtype=np.float32).reshape(32, 32, 1, 1))
+    gamma, beta = (net.network.add_constant_layer(np.full(32, number, np.float32)) for number in (2, 0.5))
+    result = net.image
+    for layer, operands in ((Convolution2d(), [unchanged]), (op, [gamma, beta]), (Convolution2d(), [unchanged])):
+        result = net.network.add_layer(layer.replace(data_layout=FIRST), result, *operands)
+    net.network.add_output_layer(0, result)
+    image = (12345678 + spread * 100 * np.random.default_rng(1).standard_normal(net.shape)).astype(np.float32)
+    groups = image.reshape(2, getattr(op, "num_groups", 32), -1).astype(np.float64)
+    centered = groups - groups.mean(-1, keepdims=True)
+    expected = centered / np.sqrt(groups.var(-1, keepdims=True) + 1e-5) * 2 + 0.5
+    actual = ip.load(net.network, "CpuAcc")(image)
+    np.testing.assert_allclose(actual, expected.reshape(net.shape), rtol=1e-5, atol=1e-5)
