@@ -178,5 +178,7 @@ def test_a_measurement_is_asked_for_by_true(model: ip.Model) -> None:
 def test_samples_and_patterns_of_the_kit_have_types() -> None:
     with pytest.raises(InvalidArgumentError, match="^samples are those of an operator, such as .*, not 'Softmax'"):
         samples_of("Softmax")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="^samples are those of an operator, such as .*, not int$"):
+        samples_of(int)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="^only must be a list of names, not 3"):
         check_backend("CpuRef", only=3)  # type: ignore[arg-type]

@@ -36,7 +36,10 @@ def samples_of(op: type[Op]) -> tuple[Sample, ...]:
     Raises:
         InvalidArgumentError: `op` is no operator, or two of its samples share a name.
     """
-    expect(op, type, "samples are those of an operator, such as interposer.ops.Softmax")
+    requirement = "samples are those of an operator, such as interposer.ops.Softmax"
+    expect(op, type, requirement)
+    if not issubclass(op, Op):
+        raise InvalidArgumentError(f"{requirement}, not {op.__name__}")
     if op not in _CACHE:
         _CACHE[op] = _samples_of(op)
     return _CACHE[op]
