@@ -1,5 +1,7 @@
 #include "gpuacc/pointwise.hpp"
 
+#include <cmath>
+#include <limits>
 #include <map>
 
 #include "gpuacc/source.hpp"
@@ -165,13 +167,21 @@ bool Chain::append_normalization(const ipr::Layer& layer) {
     values.push_back(constant_floats(layer.input(n)));
   }
   std::vector<float> scale, offset;
+  bool may_overflow = false;  // a product with the scale that the offset would bring back into the range
   for (size_t c = 0; c < values[0].size(); ++c) {
     const double factor = double(values[3][c]) / std::sqrt(double(values[1][c]) + layer.number("eps"));
+    const double center = double(values[0][c]) * factor;
     scale.push_back(float(factor));
-    offset.push_back(float(double(values[2][c]) - double(values[0][c]) * factor));
+    offset.push_back(float(double(values[2][c]) - center));
+    may_overflow |= std::abs(factor) > 1 && std::abs(center) > double(std::numeric_limits<float>::max()) / 16;
   }
-  const std::string factor = add(channels(scale)), shift = add(channels(offset));
-  code_ += "v = v * " + factor + " + " + shift + ";\n";
+  const std::string factor = add(channels(scale));
+  if (may_overflow) {
+    const std::string mean = add(channels(values[0])), beta = add(channels(values[2]));
+    code_ += "v = (v - " + mean + ") * " + factor + " + " + beta + ";\n";
+  } else {
+    code_ += "v = v * " + factor + " + " + add(channels(offset)) + ";\n";
+  }
   return true;
 }
 

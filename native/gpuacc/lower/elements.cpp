@@ -377,7 +377,8 @@ void lower_cast(const ipr::Layer& layer, Plan& plan) {
 
 ipr::Verdict normalization_support(const ipr::Layer& layer, const Target&) { return all_float(layer); }
 
-/// gamma * (x - mean) / sqrt(variance + eps) + beta, of plain values.
+/// (x - mean) * (gamma / sqrt(variance + eps)) + beta, of plain values. The factor is computed first, as a quotient of a
+/// large number would overflow.
 void lower_normalization(const ipr::Layer& layer, Plan& plan) {
   if (lower_in_blocks(layer, plan, 0)) return;
   const Value in = plan.plain(layer.input(0).index());
@@ -393,7 +394,7 @@ void lower_normalization(const ipr::Layer& layer, Plan& plan) {
   }
   const Value out = plan.create(in.dtype, in.shape);
   pointwise(plan, "normalize", operands, std::vector<std::string>(5, "float"), out,
-            "  float v = (o0 - o1) / sqrt(o2 + pe) * o4 + o3;", ", float pe", {real(layer.number("eps"))});
+            "  float v = (o0 - o1) * (o4 / sqrt(o2 + pe)) + o3;", ", float pe", {real(layer.number("eps"))});
   plan.set(layer.output(0).index(), out);
 }
 

@@ -26,6 +26,14 @@ def test_some_samples_have_the_results_of_the_reference(gpuacc, profile, every):
     assert report.counts["pass"]
 
 
+def test_a_normalization_is_finite_if_only_its_products_with_the_scale_are_not(gpuacc):
+    report = check_backend(
+        "GpuAcc", only="results/BatchNormalization-magnitude-*", settings=Settings(tolerances=EXACT_INTEGERS)
+    )
+    assert report.ok, report
+    assert report.counts["pass"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("profile", ["cpu", "mobile", "desktop"])
 def test_all_samples_have_the_results_of_the_reference(gpuacc, profile):

@@ -15,6 +15,7 @@ from interposer.ops import (
     Addition,
     Attention,
     BatchMatMul,
+    BatchNormalization,
     BlockDequantize,
     Convolution2d,
     Convolution3d,
@@ -266,3 +267,21 @@ def test_the_first_index_out_of_range_of_all_tuples_is_named_with_its_value(gpua
         model.run([rows, np.int32([[0, 0], [1, 3], [7, 0], [2, 2]])])
     assert caught.value.value == 3
     np.testing.assert_array_equal(model.run([rows, np.int32([[4, 0], [-1, 2], [0, -3], [1, 1]])])[0], [12, 14, 0, 4])
+
+
+def test_a_normalization_after_a_convolution_is_finite_where_its_result_is(gpuacc):
+    channels = np.arange(16)
+    rng = np.random.default_rng(3)
+    network = ip.Network("normalized")
+    x = network.add_input_layer(0, ip.TensorInfo((1, 16, 5, 5)), name="x")
+    kernel = network.add_constant_layer(np.eye(16, dtype=np.float32).reshape(16, 16, 1, 1))
+    activation = Activation(ActivationFunction.RELU)
+    y = network.add_layer(activation, network.add_layer(Convolution2d(data_layout=DataLayout.NCHW), x, kernel))
+    statistics = [np.full(16, 1e38), np.full(16, 0.01), channels / 4, np.full(16, 0.5)]
+    operands = [network.add_constant_layer(values.astype(np.float32)) for values in statistics]
+    normalized = network.add_layer(BatchNormalization(eps=0.0, data_layout=DataLayout.NCHW), y, *operands)
+    network.add_output_layer(0, normalized, name="y")
+    data = (1e38 + rng.normal(size=(1, 16, 5, 5)) * 1e35).astype(np.float32)
+    results = [model(x=data) for model in (loaded(network, ["GpuAcc"]), loaded(network, ["CpuRef"]))]
+    assert np.isfinite(results[1]).all()
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-4)
