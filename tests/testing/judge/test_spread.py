@@ -24,6 +24,8 @@ from interposer.ops import (
     LshProjectionType,
     Multiplication,
     Quantize,
+    Reduce,
+    ReduceOperation,
     Reshape,
     Subtraction,
     Transpose,
@@ -267,3 +269,20 @@ def test_a_network_is_perturbed_alike_every_time():
     value = built_network.network.graph.outputs[0].values[0]
     first, again = (comparison(built_network).spread(value).perturbed for _ in range(2))
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+# --- operands ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_sum_may_be_off_by_rounding_errors_of_its_terms_and_by_no_more():
+    terms = np.random.default_rng(1).normal(size=(64,)).astype(F32)
+    terms[-1] = -np.sum(terms[:-1])
+    network = built(lambda it: it.add(Reduce((0,), True, ReduceOperation.SUM), it.input(terms)))
+    exact = np.sum(terms.astype(np.float64))
+    for error, is_allowed in ((3e-7, True), (-3e-7, True), (3e-5, False), (-3e-5, False)):
+        assert (problems(network, np.array([exact + error], F32)) == "") == is_allowed
+
+
+def test_operands_of_layers_that_only_move_elements_are_not_perturbed():
+    network = built(lambda it: it.add(Reshape((2,)), it.input(np.array([[1.0, 2.0]], F32))))
+    assert problems(network, np.array([1.0, 2.0 + 2e-6], F32)) != ""

@@ -8,6 +8,10 @@ Larger tolerances would allow too much elsewhere. Instead, the reference is eval
 with the result of every inexact layer perturbed within its tolerance. Each element may lie between the smallest and the
 largest number that these evaluations gave.
 
+A backend may also add the terms of a sum in another order, or fuse multiplications and additions. Where large terms
+cancel out, its error is small beside the terms and large beside the result. Some evaluations therefore perturb the
+operands of inexact layers with float results by a few rounding errors, too.
+
 Perturbations never hit a threshold, a zero or an equality exactly. Therefore some evaluations move results to zero or
 to a multiple of 1/2 within the tolerance, and comparisons of numbers with overlapping ranges get random results.
 Numbers that overflow only in a narrow type remain finite in the evaluations in float64. Layers that only move or select
@@ -44,6 +48,9 @@ Noise = Callable[[Array, Array, "Stream"], Array]
 """A function that perturbs each value by at most its allowed difference."""
 
 _ROUNDING: Final = {DataType.FLOAT16: 2.0**-11, DataType.BFLOAT16: 2.0**-8, DataType.FLOAT64: 2.0**-53}
+
+_ROUNDINGS: Final = 8
+"""By how many rounding errors operands are perturbed: those of a sum of some hundred terms, in any usual order."""
 
 
 def rounding_error(dtype: DataType) -> float:
@@ -117,6 +124,19 @@ def _falling(values: Array, allowed: Array, stream: Stream) -> Array:
     return _rising(values, -allowed, stream)
 
 
+def _opposite(number: int, sign: int) -> Noise:
+    """Return a perturbation by random signs that are the same in every evaluation, all of them multiplied by `sign`.
+
+    The results of linear functions move to one side, and with the other `sign` to the other side. `number` chooses the
+    random signs.
+    """
+
+    def opposite(values: Array, allowed: Array, stream: Stream) -> Array:
+        return np.asarray(values + np.where(Stream(number).bits(values.shape), sign, -sign) * allowed)
+
+    return opposite
+
+
 def _slight(noise: Noise) -> Noise:
     """Return a perturbation by 1/64 of the allowed differences.
 
@@ -155,12 +175,14 @@ class _Mode:
     `noise` changes results within their allowed difference. `wide` says when results remain in float64 between layers:
     never (empty), "always", "sometimes", or "between casts". `equal` decides undecidable cases: the result of a
     comparison whose operands may be equal, and whether a quotient that may be an integer is that integer or just below
-    it. None decides at random for every element.
+    it. None decides at random for every element. `operands` says whether the float operands of inexact layers with
+    float results are perturbed by a few rounding errors, too.
     """
 
     noise: Noise
     wide: str = ""
     equal: bool | None = None
+    operands: bool = False
 
 
 _MODES: Final = (
@@ -179,6 +201,7 @@ _MODES: Final = (
     *(_Mode(_slight(noise)) for noise in (_up, _down, _signs, _signs)),
     _Mode(_rising),
     _Mode(_falling),
+    *(_Mode(_opposite(number, sign), operands=True) for number in range(3) for sign in (1, -1)),
 )
 
 
@@ -374,27 +397,39 @@ class _Run:
         if is_exact and all(self.values[value] is self.reference[value] for value in layer.values):
             self.values.update({value: self.reference[value] for value in layer.outputs})
             return
-        for value, computed in zip(layer.outputs, self._results(layer), strict=False):
+        for value, computed in zip(layer.outputs, self._results(layer, is_exact=is_exact), strict=False):
             array = computed if unsure is None else self._decided(layer, computed, unsure)
             noisy = array if is_exact else self._perturbed(value.known, array)
             if unsure is not None and unsure.shape == array.shape:
                 noisy = np.where(unsure, array, noisy)
             self.values[value] = self._shared(value, noisy)
 
-    def _results(self, layer: Layer) -> list[Array]:
+    def _results(self, layer: Layer, *, is_exact: bool) -> list[Array]:
         """Return the results of a layer on the perturbed values; an empty list if the reference cannot compute them."""
         try:
-            return self._evaluated(layer)
+            return self._evaluated(layer, is_exact=is_exact)
         except InterposerError:
             return []
 
-    def _evaluated(self, layer: Layer) -> list[Array]:
+    def _evaluated(self, layer: Layer, *, is_exact: bool) -> list[Array]:
         if self._is_wide(layer):
             return evaluate_widely(layer, self.values)
         inputs = {value: narrowed(self.values[value], value.known) for value in layer.values}
+        if self.mode.operands and not is_exact and all(_is_of_floats(output.known) for output in layer.outputs):
+            return evaluate_layer(layer, {value: self._rounded(value, array) for value, array in inputs.items()})
         if all(inputs[value] is self.reference[value] for value in layer.values):
             return [self.reference[value] for value in layer.outputs]
         return evaluate_layer(layer, inputs)
+
+    def _rounded(self, value: Value, array: Array) -> Array:
+        """Return an operand perturbed by a few rounding errors of float32, or of its own type if that is wider.
+
+        Operands of narrower types stay as they are, since backends compute with them in float32.
+        """
+        if not _is_of_floats(value.known):
+            return array
+        error = min(rounding_error(value.known.dtype), rounding_error(DataType.FLOAT32))
+        return self._noisy(array, value.known, _part(array.astype(np.float64), _ROUNDINGS * error))
 
     def _is_wide(self, layer: Layer) -> bool:
         match self.mode.wide:
