@@ -222,11 +222,11 @@ function hullsOf(drawn, lines) {
   drawn.forEach((one) => {
     if (one.part === null || one.kind === "part") return;
     const part = parts.get(one.part),
-      title = `${part.backend}, ${timeText(part.time)}`;
+      titles = [`${part.backend}, ${timeText(part.time)}`, part.backend];
     if (!hulls.has(one.part))
       hulls.set(one.part, {
         colour: one.colour,
-        title,
+        titles,
         nodes: [],
         paths: [],
         pairs: [],

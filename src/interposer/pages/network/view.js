@@ -250,7 +250,8 @@ class View {
         { class: "part", x: Math.max(4, left), y: Math.max(14, top - 4), style: `--colour:${hull.colour}` },
         this.layers.labels,
       );
-      text.textContent = fitted(hull.title, wide, "600 12px");
+      const whole = hull.titles.find((title) => widthOf(title, "600 12px") <= wide) ?? hull.titles.at(-1);
+      text.textContent = fitted(whole, wide, "600 12px");
     }
   }
 
