@@ -12,6 +12,9 @@ NATIVE := $(shell find native -type f -not -path '*/build/*')
 # CMake of the machine, else the one that pip put into the environment
 CMAKE := $(or $(shell command -v cmake),$(BIN)/cmake)
 
+# How many compilers run at the same time; CMake would start one for each file
+JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
+
 # Extra arguments for the native tests or benchmarks, such as make native-bench NATIVE_ARGS="--benchmark_filter=conv"
 NATIVE_ARGS ?=
 
@@ -73,12 +76,12 @@ native: $(STAMPS)-dev  ## build the native backends anew, and show what is wrong
 
 native-test:  ## build the unit tests of the native kernels, and run them (apt install cmake libgtest-dev)
 	$(CMAKE) -S native -B build/native -DCMAKE_BUILD_TYPE=Release -DNATIVE_TESTS=ON
-	$(CMAKE) --build build/native --parallel --target native_tests
+	$(CMAKE) --build build/native --parallel $(JOBS) --target native_tests
 	build/native/tests/native_tests --gtest_brief=1 $(NATIVE_ARGS)
 
 native-bench:  ## measure the native kernels beside the peak of the processor (apt install cmake libbenchmark-dev)
 	$(CMAKE) -S native -B build/native -DCMAKE_BUILD_TYPE=Release -DNATIVE_BENCHMARKS=ON
-	$(CMAKE) --build build/native --parallel --target native_benchmarks
+	$(CMAKE) --build build/native --parallel $(JOBS) --target native_benchmarks
 	build/native/benchmarks/native_benchmarks --benchmark_min_time=0.1 $(NATIVE_ARGS)
 
 arm-root: $(STAMPS)-dev  ## fetch what `make arm` needs into a cache folder: an emulator, a root folder for 64-bit Arm, and packages (700 MB)
