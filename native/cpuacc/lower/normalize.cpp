@@ -169,8 +169,7 @@ struct BlockedGroups {
     std::fill_n(scratch, 4 * lanes(), 0.0f);
     for (int64_t c = 0; c < own; ++c) center[c] = first_of_group(in, c);
     measure(in, count, center, sums, squares);
-    for (int64_t c = 0; c < own; ++c)
-      center[c] = float(double(center[c]) + mean_of_group(sums, c / members * members));
+    for (int64_t c = 0; c < own; ++c) center[c] = float(double(center[c]) + mean_of_group(sums, c / members * members));
     measure(in, count, center, sums, squares);
     for (int64_t c = 0; c < own; ++c) {
       const double rest = mean_of_group(sums, c / members * members);  // the mean is not a float

@@ -377,8 +377,8 @@ void lower_cast(const ipr::Layer& layer, Plan& plan) {
 
 ipr::Verdict normalization_support(const ipr::Layer& layer, const Target&) { return all_float(layer); }
 
-/// (x - mean) * (gamma / sqrt(variance + eps)) + beta, of plain values. The factor is computed first, as a quotient of a
-/// large number would overflow.
+/// (x - mean) * (gamma / sqrt(variance + eps)) + beta, of plain values. The factor is computed first, as a quotient of
+/// a large number would overflow.
 void lower_normalization(const ipr::Layer& layer, Plan& plan) {
   if (lower_in_blocks(layer, plan, 0)) return;
   const Value in = plan.plain(layer.input(0).index());
