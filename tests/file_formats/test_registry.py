@@ -1,5 +1,6 @@
 """The registry of file formats: what is found, what is refused and why, and how a file's format is chosen."""
 
+import errno
 import logging
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interposer.core.errors import InvalidArgumentError, ParseError, UnsupportedOperatorError
+from interposer.core.errors import FileReadError, InvalidArgumentError, ParseError, UnsupportedOperatorError
 from interposer.file_formats import Certainty, Content, Format, Formats, Reading, process_formats
 from interposer.ir.network import Network
 from interposer.session.source import read_network
@@ -190,6 +191,18 @@ def test_an_error_of_the_system_in_a_format_does_not_stop_the_others(formats, ca
     with caplog.at_level(logging.WARNING, "interposer.formats"):
         assert formats.of(b"alpha") == "greek"
     assert "format 'elsewhere' failed to recognize a file: FileNotFoundError: no file beside it" in caplog.messages
+
+
+def test_a_lack_of_open_files_is_no_failure_of_a_format(formats, caplog):
+    class Crowded(Greek):
+        def recognizes(self, content: Content) -> Certainty:
+            raise OSError(errno.EMFILE, "Too many open files", "letters.greek")
+
+    formats.register("crowded", lambda: Crowded, "entry point of elsewhere")
+    with pytest.raises(FileReadError) as caught:
+        formats.of(b"alpha")
+    assert str(caught.value) == "letters.greek: the file cannot be read: Too many open files"
+    assert not caplog.messages
 
 
 def test_the_format_that_converts_an_operator_is_found_although_another_fails(formats, caplog):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from interposer.core.entry_points import entry_points
 from interposer.core.errors import InvalidArgumentError, ParseError, did_you_mean
+from interposer.core.files import unreadable
 from interposer.file_formats.format import Certainty, Content, File, Format
 from interposer.formats.folders import foreign_folder
 from interposer.formats.foreign import foreign, foreign_suffix
@@ -172,10 +174,16 @@ class Formats:
         return ""
 
     def _asked(self, name: str, ask: Callable[[_S], _A], source: _S, task: str = "recognize a file") -> _A | None:
-        """Return what the format `name` answers about a source; None, with a warning, if its code fails."""
+        """Return what the format `name` answers about a source; None, with a warning, if its code fails.
+
+        Raises:
+            FileReadError: no more files can be opened, which is not the format's failure.
+        """
         try:
             return ask(source)
         except Exception as error:
+            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+                raise unreadable(error, error.filename) from error
             _log.warning("format %r failed to %s: %s: %s", name, task, type(error).__name__, error)
             return None
 
