@@ -95,7 +95,7 @@ class Level(IntEnum):
     HIGH = 2
 
 
-@op()
+@op(register=False)
 class Amplify(Op):
     """Multiply by a level.
 
