@@ -1,13 +1,13 @@
-"""Public names of a package whose modules are imported when a name is first used."""
+"""Names whose modules are imported when a name is first used, or when its type hint is evaluated."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, ForwardRef
 
-__all__ = ["lazy_names"]
+__all__ = ["lazy_names", "lazy_type"]
 
 
 def lazy_names(
@@ -33,3 +33,12 @@ def lazy_names(
         return sorted({*vars(module), *module.__all__})
 
     return get, names
+
+
+def lazy_type(module: str, name: str) -> Any:
+    """Return a stand-in for a class in annotations, so that its module is not imported with the annotated one.
+
+    `typing.get_type_hints` imports the module and gives the class. Type checkers need an import of the class under
+    ``if TYPE_CHECKING``, with the stand-in under ``else``.
+    """
+    return ForwardRef(f"__import__('importlib').import_module({module!r}).{name}")

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from interposer.core.lazy_names import lazy_type
 from interposer.core.records import dataclass
 from interposer.ir.graph import Graph, Layer
 from interposer.report.estimate import operations_of
-from interposer.report.explanation import LATE, Explanation, Times, Verdict
-from interposer.report.facts import facts_of
 from interposer.report.records import Crossing, Message, Placement, Refusal
+
+if TYPE_CHECKING:
+    from interposer.report.explanation import Explanation, Times, Verdict
+else:  # most runs are not explained
+    Explanation, Times, Verdict = (
+        lazy_type("interposer.report.explanation", name) for name in ("Explanation", "Times", "Verdict")
+    )
 
 __all__ = ["AbsentBackend", "OptimizedNetwork"]
 
@@ -94,6 +100,9 @@ class OptimizedNetwork:
         Args:
             times: the measured times of runs; `Model.explain` passes them.
         """
+        from interposer.report.explanation import Explanation  # noqa: PLC0415
+        from interposer.report.facts import facts_of  # noqa: PLC0415
+
         refusals = {(refusal.layer, refusal.backend): refusal.reasons for refusal in self.refusals}
         return Explanation(
             self.name,
@@ -113,6 +122,8 @@ class OptimizedNetwork:
         `refusals` has the recorded reasons by names of layer and backend. A backend that was not asked before is asked
         now.
         """
+        from interposer.report.explanation import LATE, Verdict  # noqa: PLC0415
+
         for backend in self.preferences:
             if backend == placement.backend:
                 continue

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from interposer.core.errors import (
     UnknownNetworkError,
     expect,
 )
+from interposer.core.lazy_names import lazy_type
 from interposer.core.types import Array, TensorInfo
 from interposer.frontends.template import Metadata, Template
 from interposer.ir.network import Network
@@ -33,11 +34,8 @@ from interposer.optimizer.declared_shapes import with_expanded_dims
 from interposer.optimizer.optimizer_options import check_seconds
 from interposer.profiling.marks import active_marks, is_unmarked, marked
 from interposer.profiling.profiler import Profiler
-from interposer.profiling.profiles import Profile
 from interposer.profiling.recorder import active
-from interposer.report.explanation import Explanation
 from interposer.report.optimized import OptimizedNetwork
-from interposer.report.times import Times
 from interposer.runtime import MemoryReport, OnlyPart, PendingRun, RunControl, Runtime, StateMemory, TransferReport
 from interposer.session.arguments import named_inputs
 from interposer.session.bound import BoundRun
@@ -55,6 +53,15 @@ from interposer.session.saving import Saver
 from interposer.session.shapes import Shapes
 from interposer.session.signatures import SignatureInfo
 from interposer.session.variants import Blueprint, KnownBlueprint
+
+if TYPE_CHECKING:
+    from interposer.profiling.profiles import Profile
+    from interposer.report.explanation import Explanation
+    from interposer.report.times import Times
+else:  # most runs are neither profiled nor explained
+    Profile = lazy_type("interposer.profiling.profiles", "Profile")
+    Explanation = lazy_type("interposer.report.explanation", "Explanation")
+    Times = lazy_type("interposer.report.times", "Times")
 
 __all__ = ["Model"]
 
@@ -331,6 +338,8 @@ class Model:
         units_run = {placement.runs_in for placement in optimized.placements}
         units = plan.units if units_run <= plan.units.keys() else {}
         source, spread = f"plan {plan.chosen!r}", plan.spread.get(plan.chosen)
+        from interposer.report.times import Times  # noqa: PLC0415 - seldom needed
+
         return Times(whole_seconds, units, source=source, spread=spread, **self._search_facts())
 
     def transfers(self) -> TransferReport:
@@ -872,4 +881,6 @@ def _control(deadline: float | None) -> RunControl | None:
 
 def _check_profile(profile: object) -> None:
     if profile is not None:
+        from interposer.profiling.profiles import Profile  # noqa: PLC0415 - most runs have none
+
         expect(profile, Profile, "the profile must be a Profile, such as interposer.profile()")
