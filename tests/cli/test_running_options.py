@@ -245,3 +245,12 @@ def test_a_server_has_the_options(options, message, folder, capsys):
 def test_a_check_has_the_options(options, message, folder, capsys):
     assert main(shlex.split(f"check-backend noting:Noting --only 'results/Addition-*' {options}")) == 2
     assert capsys.readouterr().err == f"interposer: {message}\n"
+
+
+def test_random_networks_run_with_the_options(folder, capsys):
+    words = "--random 2 --kind float --jobs 1"
+    assert main(shlex.split(f"check-backend noting:Noting,CpuRef {words} --option Noting.level=3")) == 0
+    assert (folder / "noted.txt").read_text() == "{'level': 3}"
+    capsys.readouterr()
+    assert main(shlex.split(f"check-backend noting:Noting,CpuRef {words} --option Other.level=3")) == 2
+    assert capsys.readouterr().err == "interposer: --option: the backends are 'Noting', 'CpuRef', not 'Other'\n"

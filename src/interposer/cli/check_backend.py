@@ -138,7 +138,8 @@ def _steps(progress: Progress, total: int) -> Callable[[Result], None]:
 
 def _options(args: argparse.Namespace) -> Mapping[str, OptionValue]:
     """Return the options of the backend; raise `InvalidArgumentError` for those of another one."""
-    return options_of(args.option, backend_of(args.backend)) if args.option else {}
+    backend = backend_of(args.backend) if args.option else None
+    return {} if backend is None else options_of(args.option, [backend]).get(backend.id, {})
 
 
 @contextmanager

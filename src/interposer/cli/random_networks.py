@@ -9,12 +9,13 @@ from typing import Any, Final
 
 from interposer.cli.arguments.random_networks import add_arguments
 from interposer.cli.progress import Progress, progress_line
+from interposer.cli.running import options_of
 from interposer.cli.tables import Table, say, show, write_json
 from interposer.core.config import NUM_THREADS
 from interposer.core.errors import InvalidArgumentError
 from interposer.testing.judge import Campaign, campaign
 from interposer.testing.judge.tasks import Judged
-from interposer.testing.replay import is_library
+from interposer.testing.replay import backend_of, is_library
 from interposer.testing.tolerances import Tolerances
 
 __all__ = ["add_arguments", "check_absent", "execute"]
@@ -24,7 +25,7 @@ _OF_NETWORKS: Final = (
 )  # fmt: skip
 """Options of random networks."""
 _OF_CHECKS: Final = (
-    "--only", "--family", "--junit", "--refusals", "--expected-failures", "--examples", "--timeout", "--option",
+    "--only", "--family", "--junit", "--refusals", "--expected-failures", "--examples", "--timeout",
 )  # fmt: skip
 """Options of all other checks."""
 _ID: Final = re.compile(r"(float|quantized)-(\d+)-(\d+)\Z")
@@ -51,8 +52,9 @@ def execute(args: argparse.Namespace) -> int:
             args.wrong_usage(f"--random judges nothing but random networks; {option} cannot be given with it")
     backends = [args.backend] if is_library(args.backend) else args.backend.split(",")
     arguments = _arguments(args)
+    options = options_of(args.option, [backend_of(backend) for backend in backends]) if args.option else {}
     with progress_line() as progress:
-        report = campaign(backends, progress=_steps(progress, arguments["count"]), **arguments)
+        report = campaign(backends, options=options, progress=_steps(progress, arguments["count"]), **arguments)
     if args.json:
         write_json(report.to_dict())
     else:

@@ -300,13 +300,22 @@ def _check_used(options: Iterable[str], args: argparse.Namespace, runtime: Runti
             )
 
 
-def options_of(texts: Sequence[str], backend: Any) -> dict[str, OptionValue]:
-    """Return the values of --option for the only backend of a command; raise `InvalidArgumentError` for another's."""
-    options = _split_options(texts)
-    other = next((name for name in options if name != backend.id), None)
+def options_of(texts: Sequence[str], backends: Sequence[Any]) -> dict[str, dict[str, OptionValue]]:
+    """Return the values of --option by backend, for the backends that a command checks.
+
+    Raises:
+        InvalidArgumentError: an option is of another backend, is unknown, or has an invalid value.
+    """
+    texts_of = _split_options(texts)
+    known = {str(backend.id): backend for backend in backends}
+    other = next((name for name in texts_of if name not in known), None)
     if other is not None:
-        raise InvalidArgumentError(f"--option: the backend is {str(backend.id)!r}, not {other!r}")
-    return {name: option_value(backend, name, text, "--option") for name, text in options.get(backend.id, {}).items()}
+        expected = f"backend is {[*known][0]!r}" if len(known) == 1 else f"backends are {', '.join(map(repr, known))}"
+        raise InvalidArgumentError(f"--option: the {expected}, not {other!r}")
+    return {
+        id: {name: option_value(known[id], name, text, "--option") for name, text in texts.items()}
+        for id, texts in texts_of.items()
+    }
 
 
 # --- profiling --------------------------------------------------------------------------------------------------------
