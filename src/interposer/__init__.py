@@ -135,11 +135,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"interposer.{name}")
-    if name not in _HOME_OF:
+    if name not in _MODULES and name not in _HOME_OF:
         raise AttributeError(f"module 'interposer' has no attribute {name!r}")
-    member = getattr(import_module(_HOME_OF[name]), name)
+    from interposer.core.pauses import collector_paused
+
+    with collector_paused():
+        if name in _MODULES:
+            return import_module(f"interposer.{name}")
+        member = getattr(import_module(_HOME_OF[name]), name)
     globals()[name] = member
     return member
 

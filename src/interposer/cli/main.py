@@ -29,6 +29,7 @@ from interposer.core.errors import (
     did_you_mean,
 )
 from interposer.core.files import download_hint, missing_hint, similar_file
+from interposer.core.pauses import collector_paused
 
 __all__ = ["COMMANDS", "main"]
 
@@ -415,4 +416,5 @@ def _sentence(line: str) -> str:
 
 
 def _module(command: str) -> ModuleType:
-    return import_module(f"interposer.cli.{command.replace('-', '_')}")
+    with collector_paused():
+        return import_module(f"interposer.cli.{command.replace('-', '_')}")

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, ForwardRef
 
+from interposer.core.pauses import collector_paused
+
 __all__ = ["lazy_names", "lazy_type"]
 
 
@@ -24,7 +26,8 @@ def lazy_names(
     def get(name: str) -> Any:
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        member = getattr(import_module(f"{package}.{home_of[name]}"), name)
+        with collector_paused():
+            member = getattr(import_module(f"{package}.{home_of[name]}"), name)
         setattr(sys.modules[package], name, member)
         return member
 

@@ -1,4 +1,4 @@
-"""Pausing of Python's garbage collector while a network is built."""
+"""Pausing of Python's garbage collector while a network is built or modules are imported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["collector_paused"]
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Disable Python's garbage collector while many objects of a network are created, none of which is garbage yet."""
+    """Disable Python's garbage collector while many objects are created of which hardly any is garbage yet."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

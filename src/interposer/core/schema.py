@@ -46,6 +46,8 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
+_UNDECLARED: Final = frozenset(Op.__mro__)
+"""The bases that all operators have, which declare no operands and no results."""
 _RESERVED: Final = frozenset(name for name in dir(Op) if not name.startswith("__")) | {"op"}
 
 
@@ -158,7 +160,8 @@ def _parameter_problems(cls: type[Op], method: str) -> Iterator[str]:
 def _declared(cls: type[Op], kind: type[Any]) -> tuple[Any, ...]:
     declarations: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
-        declarations.update({name: member for name, member in vars(base).items() if isinstance(member, kind)})
+        if base not in _UNDECLARED:
+            declarations.update({name: member for name, member in vars(base).items() if isinstance(member, kind)})
     return tuple(declarations.values())
 
 

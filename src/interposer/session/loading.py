@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from interposer.core.errors import InvalidArgumentError, did_you_mean, expect, memory_to
+from interposer.core.pauses import collector_paused
 from interposer.frontends.template import Template, Values
 from interposer.ir.inference import inferences_remembered
 from interposer.ir.network import Network
@@ -18,7 +19,6 @@ from interposer.session.fallback import AUTO, asks_to_measure, chosen_ids
 from interposer.session.limits import Limits
 from interposer.session.model import Model
 from interposer.session.network_cache import Keeper
-from interposer.session.pauses import collector_paused
 from interposer.session.pickled import Origin
 from interposer.session.placement.plan import Plan
 from interposer.session.request import LoadRequest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from functools import cache
 
+from interposer.core.pauses import collector_paused
 from interposer.runtime import Runtime
 
 __all__ = ["default_runtime"]
@@ -20,4 +21,5 @@ def default_runtime() -> Runtime:
 
 @cache
 def _only_runtime() -> Runtime:
-    return Runtime()
+    with collector_paused():
+        return Runtime()
