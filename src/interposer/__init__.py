@@ -137,7 +137,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _MODULES and name not in _HOME_OF:
         raise AttributeError(f"module 'interposer' has no attribute {name!r}")
-    from interposer.core.pauses import collector_paused
+    from interposer.core.pauses import collector_paused  # noqa: PLC0415 - `import interposer` does not need it
 
     with collector_paused():
         if name in _MODULES:
