@@ -1,7 +1,8 @@
 """`dataclass`: the decorator of the standard library with the same result, for classes that are defined at import.
 
 In Python 3.11, the decorator of the standard library compiles up to six methods of each class, which takes a
-millisecond. A command imports a hundred such classes. This decorator compiles `__init__` alone.
+millisecond. A command imports a hundred such classes, and creates objects of some. This decorator compiles `__init__`
+alone, when the first object is created.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _made(cls: type, frozen: bool, slots: bool, eq: bool) -> type:
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, frozen=frozen and inherits, slots=slots)(cls)
     parameters = made.__dataclass_params__
     parameters.init, parameters.repr, parameters.eq, parameters.frozen = True, True, eq, frozen
-    methods = {"__init__": _init(made, frozen), "__repr__": _repr}
+    methods = {"__init__": _Init(made, frozen), "__repr__": _repr}
     if eq:
         methods |= _comparisons(made, frozen)
     if frozen:
@@ -68,13 +69,27 @@ class _Factory:
 _FACTORY: Final = _Factory()
 
 
-def _init(cls: Any, frozen: bool) -> Callable[..., None]:
+class _Init:
+    """`__init__` of a class until it is first used: then it is compiled, and the class has the compiled function."""
+
+    def __init__(self, cls: Any, frozen: bool) -> None:
+        for field in dataclasses.fields(cls):
+            if not field.init or field.hash is not None or field.kw_only:
+                raise TypeError(f"the field {field.name!r} has init, hash or kw_only; use dataclasses.dataclass")
+        self._class, self._is_frozen = cls, frozen
+        self._module = sys.modules[cls.__module__].__dict__
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Callable[..., None]:
+        init = _compiled_init(self._class, self._is_frozen, self._module)
+        self._class.__init__ = init
+        return init if instance is None else init.__get__(instance, owner)
+
+
+def _compiled_init(cls: Any, frozen: bool, module: dict[str, Any]) -> Callable[..., None]:
     fields = dataclasses.fields(cls)
     names: dict[str, Any] = {"_set": object.__setattr__, "_FACTORY": _FACTORY}
     parameters, body = ["self"], []
     for field in fields:
-        if not field.init or field.hash is not None or field.kw_only:
-            raise TypeError(f"the field {field.name!r} has init, hash or kw_only; use dataclasses.dataclass")
         name = value = field.name
         if field.default is not dataclasses.MISSING:
             names[f"_default_{name}"] = field.default
@@ -91,7 +106,7 @@ def _init(cls: Any, frozen: bool) -> Callable[..., None]:
     lines = "\n  ".join(body or ["pass"])
     code = f"def make({', '.join(names)}):\n def __init__({', '.join(parameters)}):\n  {lines}\n return __init__"
     scope: dict[str, Any] = {}
-    exec(code, sys.modules[cls.__module__].__dict__, scope)
+    exec(code, module, scope)
     init: Callable[..., None] = scope["make"](**names)
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     init.__annotations__ = {field.name: field.type for field in fields} | {"return": None}
