@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interposer import Network, TensorInfo
-from interposer.core.errors import ConfigError
+from interposer.core.errors import ConfigError, InterposerError
 from interposer.serving.folder import ModelSettings, found_in
 from interposer.serving.loading import Loader
 from interposer.serving.options import ServeOptions
@@ -377,6 +377,18 @@ def test_wrong_settings_of_a_model_do_not_concern_the_others(server, folder):
     refused = control(server, "deep", "load")
     assert (refused.status, "ConfigError" in refused.json["error"]) == (400, True)
     assert server.client.post("/v2/models/deep/infer", infer_body()).status == 200
+
+
+@pytest.mark.parametrize("names", [["bad"], ["bad", "worse"]])
+def test_the_reasons_why_no_model_can_be_loaded_are_each_given_once(tmp_path, caplog, names):
+    for name in names:
+        (tmp_path / f"{name}.onnx").write_bytes(b"no model")
+    repository = Repository(lambda: found_in(str(tmp_path), DEFAULTS), Loader(1))
+    with pytest.raises(InterposerError) as caught:
+        asyncio.run(repository.load_all(needs_all=False))
+    texts = [*caplog.messages, str(caught.value)]
+    assert [sum(f"{name}.onnx: " in text for text in texts) for name in names] == [1] * len(names)
+    assert len(names) == 1 or texts[-1] == "none of the 2 models can be loaded; the log has the reasons"
 
 
 def test_a_server_runs_the_versions_that_are_there(folder, caplog):

@@ -125,7 +125,8 @@ class Repository:
 
         Args:
             needs_all: raise the error of the first model that cannot be loaded.
-            needs_one: raise it if no model could be loaded.
+            needs_one: raise an error if no model could be loaded: that of the only model, which is not logged, or a
+                `ConfigError` if there are several.
 
         Raises:
             InterposerError: see the arguments, or the list of models cannot be read.
@@ -135,18 +136,25 @@ class Repository:
         if needs_all:
             for versions in models.values():
                 usable(versions)
-        first_error: Exception | None = None
+        failures = await self._load_each(models, raises=needs_all or (needs_one and len(models) == 1))
+        if failures and needs_one and not self._models:
+            raise ConfigError(
+                f"none of the {len(failures)} models can be loaded; the log has the reasons"
+            ) from failures[0]
+        self._is_loading = False
+
+    async def _load_each(self, models: dict[str, list[ModelSource]], raises: bool) -> list[Exception]:
+        """Load every model. Errors are logged and returned; with `raises`, the first one is raised instead."""
+        failures: list[Exception] = []
         for name in self._in_order(models, [source for versions in models.values() for source in versions]):
             try:
                 await self._replace(name)
             except Exception as error:
-                if needs_all:
+                if raises:
                     raise
-                first_error = first_error or error
+                failures.append(error)
                 _log_failure(name, error)
-        if first_error is not None and needs_one and not self._models:
-            raise first_error
-        self._is_loading = False
+        return failures
 
     async def look_for_changes(self) -> None:
         """Load the models whose files are new or have changed, and unload those whose files are gone.
