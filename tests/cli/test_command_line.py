@@ -411,7 +411,8 @@ def test_a_label_that_the_terminal_cannot_show_is_escaped():
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii:strict"}
     words = [*NEW_INTERPRETER, "ops", "gr\u00fcn"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=ascii_only)
-    assert (done.returncode, done.stderr) == (2, "interposer: unknown operator 'gr\\xfcn'\n")
+    expected = "interposer: unknown operator 'gr\\xfcn'; interposer ops lists all operators\n"
+    assert (done.returncode, done.stderr) == (2, expected)
 
 
 def test_a_character_that_has_a_plain_form_is_not_escaped():

@@ -223,7 +223,8 @@ def test_a_network_is_cut_at_the_named_values(tmp_path, capsys):
     [
         (["-i", "sceond"], "inputs: the model has no value 'sceond'; did you mean 'second'?"),
         (["-i", "first"], "the outputs also need the input 'x', which layer 'sum' (Addition) takes; name it too"),
-        (["-i", "x,x,first:0,first"], "inputs: 'first:0' and 'first' are one value; name it once"),
+        (["-i", "x,x"], "--inputs gives 'x' more than once"),
+        (["-i", "x,first:0,first"], "inputs: 'first:0' and 'first' are one value; name it once"),
         (["-i", ","], "--inputs takes names with commas between them, not ','"),
         (["-o", "zero"], "outputs: the model has no value 'zero'"),
     ],

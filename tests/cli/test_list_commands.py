@@ -181,7 +181,7 @@ def test_the_name_of_another_format_gives_the_operators_as_json(shown):
 @pytest.mark.parametrize(("name", "text"), [
     ("Gem", "unknown operator 'Gem'; did you mean 'Gemm'?"),
     ("QLinearConv", "'QLinearConv' of ONNX is read, but has no operator of its own here: others replace it"),
-    ("", "unknown operator ''"),
+    ("", "unknown operator ''; interposer ops lists all operators"),
 ])  # fmt: skip
 def test_an_operator_that_nobody_has_is_told(name, text, capsys):
     assert main(["ops", name]) == 2

@@ -379,6 +379,7 @@ def test_values_of_a_network_with_open_shapes_are_computed(run, folder):
     ("words", "text"),
     [
         (["--outputs", "prodct"], "outputs: the model has no value 'prodct'; did you mean 'product'?"),
+        (["--outputs", "twice,product", "--outputs", "twice"], "--outputs gives 'twice' more than once"),
         (["--outputs", ","], "--outputs takes names with commas between them, not ','"),
         (["--outputs", "twice", "--output", "y"], "the network has no output 'y' (it has: twice)"),
     ],

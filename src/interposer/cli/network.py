@@ -63,7 +63,8 @@ def _options_of(args: argparse.Namespace) -> OptimizerOptions | None:
 def names_of(option: str, texts: Sequence[str], known: Container[str] = ()) -> list[str] | None:
     """Return the names in the values of an option, which have commas between them; None without the option.
 
-    A value that is in `known` is one name, even if it has commas. `InvalidArgumentError` is raised for an empty name.
+    A value that is in `known` is one name, even if it has commas. `InvalidArgumentError` is raised for an empty name
+    and for one that is repeated.
     """
     if not texts:
         return None
@@ -71,7 +72,9 @@ def names_of(option: str, texts: Sequence[str], known: Container[str] = ()) -> l
     empty = next((text for text, names in groups.items() if not names), None)
     if empty is not None:
         raise InvalidArgumentError(f"{option} takes names with commas between them, not {empty!r}")
-    return list(dict.fromkeys(name for names in groups.values() for name in names))
+    names = [name for text in texts for name in groups[text]]
+    _check_once(option, names)
+    return names
 
 
 def _shapes_of(args: argparse.Namespace) -> dict[str, int | list[int]] | None:
@@ -91,11 +94,14 @@ def _values_of(args: argparse.Namespace) -> dict[str, Number | list[Number]] | N
 
 
 def _once(option: str, pairs: list[tuple[str, T]]) -> dict[str, T] | None:
-    names = [name for name, _ in pairs]
+    _check_once(option, [name for name, _ in pairs])
+    return dict(pairs) or None
+
+
+def _check_once(option: str, names: Sequence[str]) -> None:
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
         raise InvalidArgumentError(f"{option} gives {repeated!r} more than once")
-    return dict(pairs) or None
 
 
 def limits_of(args: argparse.Namespace) -> Limits:

@@ -110,7 +110,8 @@ def _print_named(name: str, as_json: bool) -> None:
         )
     if not ops:
         known = [*registered_ops(), *(foreign_name.name for foreign_name in foreign_names())]
-        raise InvalidArgumentError(f"unknown operator {name!r}{did_you_mean(name, known)}")
+        hint = did_you_mean(name, known) or "; interposer ops lists all operators"
+        raise InvalidArgumentError(f"unknown operator {name!r}{hint}")
     if not as_json:
         formats = ", ".join(dict.fromkeys(foreign_match.format for foreign_match in foreign_matches))
         say(f"{foreign_matches[0].name} of {formats} is here: {', '.join(op.op_name() for op in ops)}\n".strip())
