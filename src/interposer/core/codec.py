@@ -41,7 +41,10 @@ class Codec:
     title = "a value"
 
     def coerce(self, value: Any) -> Any:
-        """Return the value in its canonical stored form; raise TypeError or ValueError if the value is not valid."""
+        """Return the value in its canonical stored form.
+
+        TypeError or ValueError is raised if the value is not valid, and `BindingError` if its elements are masked.
+        """
         return value
 
     def to_plain(self, value: Any) -> Any:
@@ -216,7 +219,7 @@ class _ArrayCodec(Codec):
     title = "an array"
 
     def coerce(self, value: Any) -> Any:
-        array = plain_array(value, error=TypeError)
+        array = plain_array(value)
         array = _texts(array) if DataType.of(array.dtype) is DataType.STRING else array
         array = (array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))).view()
         array.flags.writeable = False

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from interposer.core.codec import Codec, codec_of
 from interposer.core.declarations import MISSING, Attribute, Operand, Result
-from interposer.core.errors import InvalidArgumentError, did_you_mean
+from interposer.core.errors import BindingError, InvalidArgumentError, did_you_mean
 from interposer.core.ranks import are_ranked, of_every_rank, true_of_all
 from interposer.core.traits import ResultQuantization, Role, Trait
 from interposer.core.types import DataType, TensorInfo
@@ -103,6 +103,8 @@ class Op:
             raise InvalidArgumentError(f"{type(self).__name__} needs the attribute {name!r}")
         try:
             return codec.coerce(value)
+        except BindingError as error:
+            raise InvalidArgumentError(f"{type(self).__name__}: {name}: {error}") from error
         except (TypeError, ValueError) as error:
             value_text = reprlib.repr(value)
             raise InvalidArgumentError(
@@ -222,6 +224,7 @@ class Op:
         """Return an estimate of the arithmetic operations of one run: by default, one per input and output element.
 
         Operators that do more override this method. The limits of a network are compared to the sum over its layers.
+        All sizes of `inputs` and `outputs` must be known (`TensorInfo.is_concrete`).
         """
         return sum([int(math.prod(info.shape)) for info in (*inputs, *outputs) if info is not None])
 
