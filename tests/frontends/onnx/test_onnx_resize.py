@@ -82,6 +82,14 @@ def picked(opset, size, scale, **attributes):
     return result.reshape(-1).astype(int).tolist()
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("sizes", [[1, 2, 0, 9], [1, 2, 0, 6], [3, 2, 0, 9]])
+def test_an_axis_without_elements_may_stay_so(sizes, mode):
+    empty = np.zeros((1, 2, 0, 6), np.float32)
+    [result] = ours(single("Resize", empty, None, None, np.array(sizes), mode=mode), empty)
+    assert result.shape == tuple(sizes)
+
+
 def test_before_opset_11_coordinates_are_rounded_up_where_an_axis_shrinks():
     assert picked(10, 4, 0.75) == [0, 2, 3]
     assert picked(10, 4, 1.5) == [0, 0, 1, 2, 2, 3]

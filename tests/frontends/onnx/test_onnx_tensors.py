@@ -133,6 +133,7 @@ def test_data_beside_the_model_is_mapped(tmp_path):
         result = result.base
     assert not isinstance(result, bytes)
     np.testing.assert_array_equal(constant_of(external(tmp_path, location="./weights.bin", offset=4)), DATA)
+    np.testing.assert_array_equal(constant_of(external(tmp_path, location="weights.bin", offset=4, length=0)), DATA)
 
 
 def test_data_that_lies_at_odd_places_and_no_data_at_all(tmp_path):

@@ -29,7 +29,8 @@ class ExternalFiles:
             ParseError: the path leads out of the model's folder, is not a regular file, or has too few bytes.
         """
         fields = {entry.key: entry.value for entry in entries}
-        offset, length = _number(fields, "offset", 0), _number(fields, "length", num_bytes)
+        offset = _number(fields, "offset", 0)
+        length = _number(fields, "length", num_bytes) or num_bytes  # 0 means the same as no length
         if length != num_bytes:
             raise ParseError(f"external data of {length} bytes; the tensor's type and shape ask for {num_bytes}")
         return self._files.part(fields.get("location", ""), offset, length)

@@ -83,7 +83,9 @@ class _Axis(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """True unless the result along this axis equals the input."""
+        """True unless the result along this axis equals the input, as it does if neither has elements."""
+        if self.size == self.target == 0:
+            return False
         return self.scale != 1 or self.size != self.target or self.part != (0.0, 1.0)
 
 
@@ -301,11 +303,11 @@ def _same_operator(node: Node, axes: Sequence[_Axis], style: _Style) -> Resize |
     shape = node.info(0).shape
     if len(shape) != 4 or style.mode == "cubic" or style.crops:
         return None
-    if any(axis.number < 2 or axis.target == 0 for axis in axes):
-        return None
     targets = {axis.number: axis.target for axis in axes}
     height, width = (targets.get(i, shape[i]) for i in (2, 3))
-    if isinstance(height, Dim) or isinstance(width, Dim):
+    if any(axis.number < 2 for axis in axes) or isinstance(height, Dim) or isinstance(width, Dim):
+        return None
+    if 0 in (height, width):
         return None
     method = ResizeMethod.NEAREST_NEIGHBOR if style.mode == "nearest" else ResizeMethod.BILINEAR
     for align, half in _FLAGS:
