@@ -13,10 +13,10 @@ from interposer.frontends.node import Node
 from interposer.ir.graph import Value
 from interposer.ops.dynamic import DynamicSlice, DynamicSplitter
 from interposer.ops.gather import Gather
-from interposer.ops.rearrange import Concat
+from interposer.ops.rearrange import Concat, Splitter
 from interposer.ops.reshape import Shape
 
-__all__ = ["equal_pieces", "has_unknown_size", "pieces_with_remainder", "rolled"]
+__all__ = ["equal_pieces", "has_unknown_size", "pieces_of", "rolled"]
 
 _INT64: Final = DataType.INT64
 
@@ -42,8 +42,19 @@ def equal_pieces(node: Node, x: Value, axis: int, count: int, *, last_is_smaller
     return node.results(DynamicSplitter(axis, count), x, node.step(MINIMUM, rest, piece_size))
 
 
-def pieces_with_remainder(node: Node, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
-    """Return pieces of these sizes along an axis of unknown size; the one of size -1 has the remainder."""
+def pieces_of(node: Node, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
+    """Return pieces of these sizes along an axis; one of size -1 has the remainder. Fail if several are -1."""
+    if sizes.count(-1) > 1:
+        node.fail(f"the sizes are {list(sizes)}; only one of them may be -1, which stands for the remainder")
+    if -1 not in sizes:
+        return node.results(Splitter(axis, tuple(sizes)), x)
+    if has_unknown_size(x, axis):
+        return _pieces_with_remainder(node, x, axis, sizes)
+    remainder = x.known.shape[axis] - sum(size for size in sizes if size != -1)
+    return node.results(Splitter(axis, tuple(remainder if size == -1 else size for size in sizes)), x)
+
+
+def _pieces_with_remainder(node: Node, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
     remainder = node.step(SUB, _size(node, x, axis), _integers(node, [sum(size for size in sizes if size != -1)]))
     is_remainder = [int(size == -1) for size in sizes]
     others = _integers(node, [max(size, 0) for size in sizes])
@@ -54,7 +65,7 @@ def pieces_with_remainder(node: Node, x: Value, axis: int, sizes: Sequence[int])
 def rolled(node: Node, x: Value, axis: int, shift: int) -> Value:
     """Return `x` with its elements moved by `shift` along an axis of unknown size, from the end to the start."""
     size = node.step(MAXIMUM, _size(node, x, axis), _integers(node, [1]))
-    start = node.step(MOD, _integers(node, [-shift]), size)
+    start = node.step(SUB, size, node.step(MOD, _integers(node, [shift]), size))
     tail = node.step(DynamicSlice((axis,)), x, start, size)
     head = node.step(DynamicSlice((axis,)), x, _integers(node, [0]), start)
     return node.step(Concat(axis), tail, head)

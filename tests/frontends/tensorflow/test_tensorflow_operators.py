@@ -381,6 +381,18 @@ def test_a_transposed_convolution_can_be_larger_than_what_its_windows_cover():
     assert y.shape == (6, 6) and np.allclose(y[0:2, 0:2], x[0, 0, 0, 0]) and np.allclose(y[:, 5], 0)
 
 
+@pytest.mark.parametrize("shift", [0, 1, -1, 7, -(2**63), 2**63 - 1])
+def test_an_axis_of_unknown_size_is_rolled_by_any_shift(shift):
+    data = graph(
+        placeholder("x0", (None,)),
+        const("shift", np.int64(shift)),
+        const("axis", np.int64(0)),
+        node("Roll", "y", "x0", "shift", "axis"),
+    )
+    x = floats(3)
+    np.testing.assert_array_equal(run(data, [x]), np.roll(x, shift % 3))
+
+
 def test_batch_dimensions_may_be_open():
     data = graph(
         placeholder("x", (None, 4, 6)),
@@ -447,6 +459,13 @@ def test_forms_that_are_not_supported_are_refused(op, arrays, constants, attribu
             {0: np.int32(1)},
             {"num_split": 2},
             "an axis of size 5 cannot be cut into 2 equal pieces",
+        ),
+        (
+            "SplitV",
+            [floats(2, 5)],
+            {1: np.int32([-1, -1]), 2: np.int32(1)},
+            {"num_split": 2},
+            "the sizes are [-1, -1]; only one of them may be -1, which stands for the remainder",
         ),
         ("Relu", [], {}, {}, "it has no input number 0"),
         (

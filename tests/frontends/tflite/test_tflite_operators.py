@@ -441,6 +441,10 @@ PROBLEMS: list[Any] = [
     ("PAD", [X, ints([1, 1, 2, 2])], None, "the paddings (input 1) has shape [4]; expected two columns"),
     ("SPLIT", [ints(4), X], None, "axis 4 is not one of shape [2, 3, 4, 5]"),
     ("SPLIT", [ints([1, 2]), X], None, "the axis (input 0) has 2 elements; expected one"),
+    (
+        "SPLIT_V", [X, ints([-1, -1]), ints(1)], None,
+        "the sizes are [-1, -1]; only one of them may be -1, which stands for the remainder",
+    ),
     ("SQUEEZE", [X], ("SqueezeOptions", {"squeeze_dims": [1]}), "axis 1 of shape [2, 3, 4, 5] cannot be dropped"),
     ("EXPAND_DIMS", [X, ints(6)], None, "an axis cannot be inserted at 6 into shape [2, 3, 4, 5]"),
     ("MIRROR_PAD", [X, ints([[1, 1]] * 4)], ("MirrorPadOptions", {"mode": 2}), "mode 2 is not known"),

@@ -10,7 +10,7 @@ import numpy as np
 from interposer.core.errors import ParseError
 from interposer.core.types import MAX_RANK, Dim
 from interposer.frontends.axes import checked_axes, checked_axis
-from interposer.frontends.pieces import equal_pieces, has_unknown_size, pieces_with_remainder, rolled
+from interposer.frontends.pieces import equal_pieces, has_unknown_size, pieces_of, rolled
 from interposer.frontends.reshaping import inserted_axes, python_ends, removed_axes
 from interposer.frontends.tensorflow.node import Node
 from interposer.frontends.tensorflow.tensorflow_converters import operator
@@ -105,13 +105,8 @@ def split(node: Node) -> list[Value]:
 @operator("SplitV")
 def split_sizes(node: Node) -> list[Value]:
     """Convert SplitV; the sizes are an operand, and one may be -1 for the remainder."""
-    x, sizes = node.value(0), list(node.integers_of(1, "sizes"))
-    axis = checked_axis(node.integer_of(2, "axis"), x.known.rank)
-    if sizes.count(-1) == 1 and has_unknown_size(x, axis):
-        return pieces_with_remainder(node, x, axis, sizes)
-    if -1 in sizes:
-        sizes[sizes.index(-1)] = x.known.shape[axis] - sum(size for size in sizes if size != -1)
-    return node.results(Splitter(axis, tuple(sizes)), x)
+    axis = checked_axis(node.integer_of(2, "axis"), node.info(0).rank)
+    return pieces_of(node, node.value(0), axis, node.integers_of(1, "sizes"))
 
 
 @operator("Slice")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from interposer.core.types import DataLayout, Dim
-from interposer.frontends.pieces import equal_pieces, has_unknown_size, pieces_with_remainder
+from interposer.frontends.pieces import equal_pieces, has_unknown_size, pieces_of
 from interposer.frontends.tflite.interior import padded
 from interposer.frontends.tflite.node import Node
 from interposer.frontends.tflite.reshape import reshape_to
@@ -90,13 +90,7 @@ def split(node: Node) -> list[Value]:
 def split_sizes(node: Node) -> list[Value]:
     """Convert SPLIT_V into pieces of given sizes, one of which may be -1 for the remainder."""
     axis = _axis(node, node.integer_of(2, "the axis"))
-    sizes, dimension = node.integers_of(1, "the sizes"), node.info(0).shape[axis]
-    if sizes.count(-1) == 1 and has_unknown_size(node.value(0), axis):
-        return pieces_with_remainder(node, node.value(0), axis, sizes)
-    if -1 in sizes:
-        remainder = dimension - sum(size for size in sizes if size != -1)
-        sizes = tuple(remainder if size == -1 else size for size in sizes)
-    return node.results(Splitter(axis, sizes), node.value(0))
+    return pieces_of(node, node.value(0), axis, node.integers_of(1, "the sizes"))
 
 
 def _axis(node: Node, axis: int, of: int = 0) -> int:
