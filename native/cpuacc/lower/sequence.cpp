@@ -91,6 +91,11 @@ struct Reversal {
     return 0;
   }
 
+  /// Ends the run if a sequence without elements, of which no row is copied, exceeds the steps.
+  void check_lengths(const Step& step, const Run& run) const {
+    for (int64_t n = 0; n < (time_first ? second : first); ++n) length(step, run, n);
+  }
+
   /// Elements of one row along the second axis, which is the time.
   template <class T>
   void reverse_row(T item, const char* in, char* out, int64_t length) const {
@@ -112,6 +117,7 @@ struct Reversal {
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Reversal& self = step.as<Reversal>();
     const Item<kBytes> item{self.bytes};
+    if (self.outer == 0 && part == 0) self.check_lengths(step, run);
     const Range range = split(self.outer * self.first * self.middle, part, parts);
     for (int64_t n = range.first; n < range.last; ++n) {
       const int64_t first = n / self.middle % self.first, offset = n * self.second * item.bytes();

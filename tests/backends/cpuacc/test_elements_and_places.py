@@ -31,6 +31,7 @@ from interposer.ops import (
     ReduceOperation,
     Resize,
     ResizeMethod,
+    ReverseSequence,
     RoiAlign,
     RoiAlignMode,
     ScatterElements,
@@ -154,6 +155,16 @@ def test_rows_of_an_axis_without_elements_are_not_read(batch_dims):
     arrays = [np.zeros((*shape, 0, 5_000_000), np.float32), np.zeros((*shape, 1), np.int64)]
     op = Gather(axis=batch_dims, batch_dims=batch_dims)
     assert str(refusal(op, arrays, "CpuAcc")) == str(refusal(op, arrays, "CpuRef"))
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (3, 2, 0)])
+@pytest.mark.parametrize("axes", [(0, 1), (1, 0)])
+def test_the_lengths_of_sequences_without_elements_are_checked(shape, axes):
+    op = ReverseSequence(time_axis=axes[0], batch_axis=axes[1])
+    lengths = np.full(shape[op.batch_axis], 9)
+    if lengths.size:
+        arrays = [np.zeros(shape, np.float32), lengths]
+        assert str(refusal(op, arrays, "CpuAcc")) == str(refusal(op, arrays, "CpuRef"))
 
 
 def with_constant_indices(op, data, indices, updates):
