@@ -1,4 +1,4 @@
-"""An extension of Griffe: classes with the decorator of `interposer.core.records` have the arguments of their fields."""
+"""An extension of Griffe: the decorator of `interposer.core.records` makes dataclasses."""
 
 from __future__ import annotations
 
