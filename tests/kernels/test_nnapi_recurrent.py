@@ -6,10 +6,6 @@ an attribute, read by `ATTRIBUTES`.
 
 from __future__ import annotations
 
-import gzip
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -27,8 +23,8 @@ from interposer.ops import (
     UnidirectionalSequenceLstm,
     UnidirectionalSequenceRnn,
 )
+from tests.published_cases import nnapi_cases
 
-SAMPLE = Path(__file__).resolve().parents[3] / "shared/conformance/nnapi_sample.jsonl.gz"
 GATES = ("input", "forget", "cell", "output")
 TYPES = {
     "TENSOR_FLOAT32": "float32",
@@ -88,16 +84,9 @@ FLAGS = {
 }
 
 
-def recurrent_cases() -> list[dict]:
-    if not SAMPLE.exists():
-        return []
-    with gzip.open(SAMPLE, "rt", encoding="utf-8") as lines:
-        cases = [json.loads(line) for line in lines]
-    return [case for case in cases if [part["op"] for part in case["operations"]][0] in INPUTS and not case["fail"]]
-
-
 ABSENT = pytest.mark.skip(reason="the cases of NNAPI are missing: shared/conformance beside the checkout")
-CASES = recurrent_cases() or [pytest.param({"test": "absent"}, marks=ABSENT)]
+RECURRENT = [case for case in nnapi_cases() if case["operations"][0]["op"] in INPUTS and not case["fail"]]
+CASES = RECURRENT or [pytest.param({"test": "absent"}, marks=ABSENT)]
 
 
 def given(operand: dict) -> bool:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +10,7 @@ import pytest
 from interposer import Runtime, optimize
 from interposer.core.errors import InvalidNetworkError, ParseError
 from interposer.frontends import nnapi
-
-SAMPLE = Path(__file__).parents[3] / "shared" / "conformance" / "nnapi_sample.jsonl.gz"
+from tests.published_cases import SAMPLE, nnapi_cases
 
 pytestmark = pytest.mark.needs_cpuref
 
@@ -27,12 +23,10 @@ DTYPES = {
 
 
 def cases() -> list[Any]:
-    if not SAMPLE.is_file():
+    if not nnapi_cases():
         reason = f"no NNAPI cases in {SAMPLE.parent.parent.name}/{SAMPLE.parent.name}"
         return [pytest.param(None, id="absent", marks=pytest.mark.skip(reason=reason))]
-    with gzip.open(SAMPLE, "rt", encoding="utf-8") as lines:
-        documents = [json.loads(line) for line in lines]
-    return [pytest.param(document, id=f"{document['spec']}-{document['test']}") for document in documents]
+    return [pytest.param(document, id=f"{document['spec']}-{document['test']}") for document in nnapi_cases()]
 
 
 def array_of(operand: dict[str, Any]) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -124,9 +125,12 @@ def fixed(value: Any, dtype: Any = None, cast: int = 0) -> Operand:
     return Operand(np.array(value, dtype), True, cast)
 
 
-def normal(shape: Sequence[int], dtype: Any = np.float32, seed: int = 0, scale: float = 1.0) -> np.ndarray:
-    """Return seeded random floats with a normal distribution."""
-    return (np.random.default_rng(seed).standard_normal(tuple(shape)) * scale).astype(dtype)
+@cache
+def normal(shape: tuple[int, ...], dtype: Any = np.float32, seed: int = 0, scale: float = 1.0) -> np.ndarray:
+    """Return seeded random floats with a normal distribution, which nobody may change."""
+    array = np.asarray((np.random.default_rng(seed).standard_normal(shape) * scale).astype(dtype))
+    array.flags.writeable = False
+    return array
 
 
 def integers(shape: Sequence[int], dtype: Any = np.int64, seed: int = 0, low: int = 0, high: int = 9) -> np.ndarray:

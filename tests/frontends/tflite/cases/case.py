@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -103,8 +104,15 @@ def fixed(value: Any, dtype: str | None = None, scaled: Scaled | None = None) ->
     return Operand(array.astype(np.int32) if dtype is None and array.dtype == np.int64 else array, True, scaled)
 
 
+@cache
 def numbers(shape: tuple[int, ...], dtype: str = "float32", seed: int = 0, low: int = -9, high: int = 9) -> np.ndarray:
-    """Return seeded random numbers; floats are multiples of 1/8."""
+    """Return seeded random numbers, which nobody may change; floats are multiples of 1/8."""
+    array = np.asarray(_drawn(shape, dtype, seed, low, high))
+    array.flags.writeable = False
+    return array
+
+
+def _drawn(shape: tuple[int, ...], dtype: str, seed: int, low: int, high: int) -> np.ndarray:
     state = np.random.RandomState(seed)
     if np.dtype(dtype).kind == "f":
         return (state.randint(low * 8, high * 8, shape) / 8).astype(dtype)

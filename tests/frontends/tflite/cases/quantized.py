@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -24,13 +25,15 @@ def scaled(dtype: str, scale: float, zero: int = 0) -> Scaled:
     return scale, zero + (128 if dtype == "uint8" else 0)
 
 
+@cache
 def codes(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray:
-    """Return seeded random quantized values; those of int16 are rather small."""
+    """Return seeded random quantized values, which nobody may change; those of int16 are rather small."""
     limits = np.iinfo(dtype)
     low, high = max(limits.min, -20000), min(limits.max, 20000)
     values = np.random.RandomState(seed).randint(low, high + 1, shape).astype(dtype)
     if values.size > 3:
         values.flat[0], values.flat[1] = limits.min, limits.max
+    values.flags.writeable = False
     return values
 
 
