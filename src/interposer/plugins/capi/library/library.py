@@ -375,10 +375,11 @@ class Library:
         self.functions["shutdown"](self.self)
 
     def _wait_until_idle(self) -> bool:
+        """Wait for running calls and the work of queues, unless the plug-in is abandoned because its device hangs."""
         end = time.monotonic() + PATIENCE
-        while self._is_busy and time.monotonic() < end:
+        while self._is_busy and not self._abandoned and time.monotonic() < end:
             time.sleep(0.001)
-        return not self._is_busy
+        return not (self._is_busy or self._abandoned)
 
     @property
     def _is_busy(self) -> bool:
