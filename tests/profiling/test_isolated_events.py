@@ -20,7 +20,7 @@ import pytest
 
 import interposer as ip
 from interposer import Network, Runtime, TensorInfo
-from interposer.isolation import events
+from interposer.isolation import events, profiling
 from interposer.isolation.profiling import _Connection
 from interposer.profiling import Category, Interval, Profile, Recording
 from interposer.profiling.chrome import chrome_trace
@@ -264,13 +264,14 @@ def test_a_profile_is_freed_after_its_block(model: ip.Model) -> None:
 
 @pytest.mark.usefixtures("new_interpreter")
 def test_a_child_that_stands_still_is_waited_for_once(
-    model: ip.Model, runtime: Runtime, caplog: pytest.LogCaptureFixture
+    model: ip.Model, runtime: Runtime, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pid = runtime.registry.get("Counting").supervisor.life.pid
     with caplog.at_level(logging.WARNING, "interposer.profiling"):
-        with ip.profile():
+        with monkeypatch.context() as impatient, ip.profile():
             model.run([X])
             os.kill(pid, signal.SIGSTOP)
+            impatient.setattr(profiling, "_PATIENCE", 0.1)
         os.kill(pid, signal.SIGCONT)
     assert [record.getMessage() for record in caplog.records] == [
         "the child process of backend Counting does not send its events in time"
