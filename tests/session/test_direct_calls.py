@@ -565,3 +565,39 @@ def test_a_wrong_argument_of_the_extension_is_not_taken_for_another_version(
     monkeypatch.setattr(direct_module, "_described", lambda *_: ())
     with pytest.raises(TypeError):
         sums().run([A, B])
+
+
+# --- networks without layers ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def passed_on() -> Iterator[Model]:
+    """Give a model without layers, whose outputs are "b", "a" and "a" once more."""
+    network = Network("passed on")
+    a, b = (network.add_input_layer(n, TensorInfo((1, 3)), name=name) for n, name in enumerate("ab"))
+    for number, (value, name) in enumerate([(b, "sum"), (a, "twice"), (a, "third")]):
+        network.add_output_layer(number, value, name=name)
+    with ip.load(network) as model:
+        yield model
+
+
+def test_a_model_without_layers_is_called_directly(passed_on: Model) -> None:
+    [number] = passed_on.runtime.loaded_networks
+    call = passed_on.runtime.direct_call(number, (1, 0))
+    assert call is not None
+    assert (
+        lists(call([B, A], None) or []) == lists(call({"a": A, "b": B}, None) or []) == [B.tolist(), *[A.tolist()] * 2]
+    )
+    for inputs in ([B], [B, A.tolist()], [B, A[0]], {"a": A, "c": B}):
+        assert call(inputs, None) is None
+    passed_on.close()
+    assert call([B, A], None) is None
+
+
+def test_a_model_without_layers_gives_copies_of_its_inputs(passed_on: Model) -> None:
+    for form in ([A, B], [A[:, ::-1].copy()[:, ::-1], B.astype(np.float64)], {"b": B, "a": A}):
+        outputs = passed_on.run(form)
+        assert lists(outputs) == [B.tolist(), A.tolist(), A.tolist()]
+        assert all(array.flags.owndata and array.flags.writeable for array in outputs)
+    given = [np.empty_like(A) for _ in range(3)]
+    assert lists(passed_on.run([A, B], given)) == lists(passed_on.bind([A, B])()) == lists(given)

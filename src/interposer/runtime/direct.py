@@ -1,4 +1,4 @@
-"""Direct calls of a loaded network that is one compiled part of a plug-in."""
+"""Direct calls of a loaded network that is one compiled part of a plug-in, or that has no layers."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from interposer.plugins.capi.running.direct import NetworkFacts
 
 __all__ = [
+    "CopyingCall",
     "DirectRun",
     "OnlyPart",
     "RepeatingCall",
     "StatefulCall",
+    "copying_call",
     "direct_call",
     "only_part",
     "recorded",
@@ -87,6 +89,21 @@ def repeating_call(
     call = direct.direct_call(part.workload, part.facts)
     distinct = list(dict.fromkeys(values))
     return None if call is None else RepeatingCall(call, [distinct.index(value) for value in values])
+
+
+def copying_call(steps: Steps, bindings: Bindings, inputs: Sequence[int]) -> CopyingCall | None:
+    """Return a call for a network without layers, whose outputs are inputs; None for other networks.
+
+    `inputs` are the binding ids of the inputs in the order of the calls.
+    """
+    if steps.program.running:
+        return None
+    position_of_input = {layer.output: inputs.index(binding_id(layer)) for layer in steps.inputs}
+    value_of_output = {binding_id(sink): sink.values[0] for sink in direct_sinks(steps.program.graph)}
+    values = [value_of_output[binding] for binding in sorted(bindings.outputs)]
+    if not position_of_input.keys() >= set(values):
+        return None
+    return CopyingCall(bindings, inputs, [position_of_input[value] for value in values])
 
 
 def only_part(
@@ -167,6 +184,32 @@ class RepeatingCall:
     def close(self) -> None:
         """Prevent further calls; see the extension's `DirectCall`."""
         self._call.close()
+
+
+class CopyingCall:
+    """A direct call of a network without layers: each output is a copy of an input.
+
+    `inputs` are the binding ids of the inputs in the order of the calls. `places` has, for each output of the network,
+    the position of its input in this order.
+    """
+
+    def __init__(self, bindings: Bindings, inputs: Sequence[int], places: Sequence[int]) -> None:
+        self._bindings, self._inputs, self._places = bindings, inputs, places
+        self._names = [bindings.inputs[binding].name for binding in inputs]
+        self._is_closed = False
+
+    def run(self, inputs: Any, outputs: Any) -> list[Array] | None:
+        """Copy the inputs; return None without a copy as `Runtime.direct_call` does, and for given outputs."""
+        inputs = _in_order(inputs, self._names)
+        if outputs is not None or type(inputs) not in (list, tuple) or len(inputs) != len(self._names):
+            return None
+        if self._is_closed or self._bindings.fitting(self._inputs, inputs) is None:
+            return None
+        return [inputs[place].copy() for place in self._places]
+
+    def close(self) -> None:
+        """Prevent further calls."""
+        self._is_closed = True
 
 
 class StatefulCall:

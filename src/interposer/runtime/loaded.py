@@ -25,10 +25,12 @@ from interposer.report.optimized import OptimizedNetwork
 from interposer.runtime.asynchronous import DeviceHungError
 from interposer.runtime.bindings import Bindings
 from interposer.runtime.direct import (
+    CopyingCall,
     DirectRun,
     OnlyPart,
     RepeatingCall,
     StatefulCall,
+    copying_call,
     direct_call,
     only_part,
     recorded,
@@ -95,7 +97,7 @@ class LoadedNetwork:
         self._counts, self._runs = TransferCounts(), dict[int, RunControl | None]()
         self._lock, self._released = threading.RLock(), False
         self._runs_changed = threading.Condition(self._lock)
-        self._direct: dict[tuple[int, ...], DirectCall | RepeatingCall] = {}
+        self._direct: dict[tuple[int, ...], DirectCall | RepeatingCall | CopyingCall] = {}
         self.imports = Imports(self.bindings, optimized.name, weakref.WeakMethod(self._import_problem))
         try:
             self._program = Program(optimized.graph, self._factories, self._counts, self._sites, room)
@@ -345,6 +347,7 @@ class LoadedNetwork:
                 left = partial(_notify, self._runs_changed)
                 call = direct_call(self._steps, self.bindings, inputs, self._runs, left)
                 call = call or repeating_call(self._steps, self.bindings, inputs, self._runs, left)
+                call = call or copying_call(self._steps, self.bindings, inputs)
             if call is None or self._released:
                 return None
             self._direct[tuple(inputs)] = call

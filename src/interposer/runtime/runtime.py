@@ -532,8 +532,8 @@ class Runtime:
         must be used instead, such as for an array that needs a conversion or a copy. It raises `ExecutionError` if the
         workload failed. It is thread-safe.
 
-        Only a network that is one compiled part of a plug-in has such a function. It does not record its runs for
-        profiles: see `recorded`.
+        Only a network that is one compiled part of a plug-in, or whose outputs are inputs, has such a function. It does
+        not record its runs for profiles: see `recorded`.
 
         Raises:
             UnknownNetworkError: the network is not loaded.
