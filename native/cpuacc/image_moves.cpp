@@ -98,7 +98,12 @@ bool move_reshapes(Graph& graph, const Settings&) {
   return changed;
 }
 
-/// Return whether a node reads all its operands that are `image` as blocked images, if the image is blocked.
+/// Return whether blocks of an image with channels first would be mostly padding.
+bool is_mostly_padding(const Tensor& image) {
+  return 2 * image.shape[1] < (image.shape[1] + kBlock - 1) / kBlock * kBlock;
+}
+
+/// Return whether a node reads all its operands that are `image` as blocked images, given the image's layout.
 bool wants_blocked(const Graph& graph, const Node& node, int image, const Settings& settings) {
   const Lowering* lowering = find_lowering(graph, node, settings);
   if (!lowering || !lowering->layouts) return false;
@@ -108,13 +113,14 @@ bool wants_blocked(const Graph& graph, const Node& node, int image, const Settin
   return true;
 }
 
-/// Let a transposition to channels first write a blocked image, if all nodes that read it want one.
+/// Let a transposition to channels first write a blocked image, if all nodes that read it want one. An image of few
+/// channels is blocked only for nodes that would block it themselves, such as convolutions.
 bool block(Graph& graph, const Node& node, const Settings& settings) {
   const int image = node.type == "Transpose" && node.outputs.size() == 1 ? node.outputs[0] : -1;
   if (image < 0 || graph.is_border(image) || !is_f32(graph[image]) || !is_image(graph[image])) return false;
   if (!is_transpose(node, to_first(graph[image].rank())) || graph.in(node, 0)->is_constant()) return false;
   const std::vector<int> users = graph.users(image);
-  graph[image].layout = Layout::blocked_nchw;
+  if (!is_mostly_padding(graph[image])) graph[image].layout = Layout::blocked_nchw;
   const bool wanted = !users.empty() && std::all_of(users.begin(), users.end(), [&](int user) {
     return wants_blocked(graph, graph.nodes[size_t(user)], image, settings);
   });

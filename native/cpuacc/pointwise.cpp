@@ -44,6 +44,11 @@ const Named kNamed[] = {{"Addition", Binary::add}, {"Subtraction", Binary::sub},
                         {"Division", Binary::div}, {"Maximum", Binary::maximum}, {"Minimum", Binary::minimum},
                         {"Prelu", Binary::prelu}};
 
+const char* const kElementwise[] = {
+    "Activation",    "Addition",    "Cast",    "Comparison",        "Dequantize",       "Division",       "Floor",
+    "LogicalBinary", "Maximum",     "Minimum", "ElementwiseBinary", "ElementwiseUnary", "Multiplication", "Prelu",
+    "Quantize",      "Subtraction", "Where"};
+
 }  // namespace
 
 Binary binary_of(const Node& node) {
@@ -62,6 +67,12 @@ Unary unary_of(const Node& node) {
 }
 
 Function function_of(std::string_view name) { return Function(place_of(name, kFunctions)); }
+
+bool is_elementwise(const Node& node) {
+  auto has_type = [&](const char* type) { return node.type == type; };
+  return node.posts.empty() && node.outputs.size() == 1 &&
+         std::any_of(std::begin(kElementwise), std::end(kElementwise), has_type);
+}
 
 bool only_activations(const Graph& graph, const Node& node) {
   bool real = graph.out(node).dtype == IPR_DTYPE_FLOAT32;

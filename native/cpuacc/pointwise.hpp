@@ -17,6 +17,10 @@ Unary unary_of(const Node& node);
 /// The activation function of this name; Function::add if it is unknown.
 Function function_of(std::string_view name);
 
+/// Return whether a node without post-ops computes each element of its only result from one element of each operand,
+/// where operands are broadcast.
+bool is_elementwise(const Node& node);
+
 /// Return whether all post-ops are activation functions of float32.
 bool only_activations(const Graph& graph, const Node& node);
 

@@ -130,7 +130,11 @@ void Program::compute(const std::vector<char*>& border) {
   std::vector<char*> bases{nullptr, memory.take(workspace_size)};
   bases.insert(bases.end(), border.begin(), border.end());
   Fault fault;
-  Run run{bases.data(), bases[1] + arena_bytes_, scratch_stride_, &fault};
+  compute_inside(bases, &fault);
+}
+
+void Program::compute_inside(const std::vector<char*>& bases, Fault* fault) const {
+  Run run{bases.data(), bases[1] + arena_bytes_, scratch_stride_, fault};
   for (const Step& step : steps_) step.fn(step, run, 0, 1);
 }
 

@@ -30,6 +30,9 @@ class Program : public ipr::Executable {
 
   /// Run with inputs and outputs in this memory, in this thread.
   void compute(const std::vector<char*>& border);
+  /// The same as a part of the run of another program. `bases` has a null pointer, the address of `workspace_size`
+  /// bytes, and the memory of inputs and outputs.
+  void compute_inside(const std::vector<char*>& bases, Fault* fault) const;
 
   /// Measure each step on zeros or constant inputs for about `seconds`. Return the least nanoseconds of each step.
   std::vector<double> measured(double seconds);

@@ -13,6 +13,7 @@ Family blocks_family();
 Family border_family();
 Family boxes_family();
 Family bottleneck_f32_family();
+Family chains_family();
 Family channels_last_family();
 Family elementwise_q16_family();
 Family elementwise_q8_family();
@@ -162,6 +163,7 @@ const Make kFamilies[] = {
     einsum_family,
     windows_family,
     image_moves_family,
+    chains_family,   // after all fusions
     layouts_family,  // its pass is the last one
 };
 

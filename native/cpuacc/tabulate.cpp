@@ -1,6 +1,6 @@
-// Tables instead of chains of elementwise functions: nodes that together compute quantized values of 8 bits from one
-// quantized tensor of 8 bits and constant numbers, such as GELU between quantized layers. Such a chain has 256 results.
-// They are computed once, by a program that consists of the chain.
+// Tables instead of chains of elementwise functions: nodes that together compute a tensor of 8-bit integers from
+// another one and constant numbers, such as GELU between quantized layers, or requantization in integers. Such a chain
+// has 256 results. They are computed once, by a program that consists of the chain.
 
 #include <algorithm>
 #include <map>
@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cpuacc/lower/table_q8.hpp"
+#include "cpuacc/pointwise.hpp"
 #include "cpuacc/program.hpp"
 
 namespace cpuacc {
@@ -15,25 +16,21 @@ namespace {
 
 constexpr int64_t kLeastElements = 1024;  // for fewer elements, computing the table takes longer than it saves
 
-constexpr size_t kMostNodes = 256;  // of a chain, so that the search takes linear time
-
-const char* const kElementwise[] = {"Activation", "Addition",          "Dequantize",       "Division",
-                                    "Floor",      "ElementwiseBinary", "ElementwiseUnary", "Maximum",
-                                    "Minimum",    "Multiplication",    "Quantize",         "Subtraction"};
-
-bool is_elementwise(const Node& node) {
-  return node.posts.empty() && node.outputs.size() == 1 &&
-         std::any_of(std::begin(kElementwise), std::end(kElementwise),
-                     [&](const char* type) { return node.type == type; });
-}
+constexpr size_t kMostNodes = 256;      // of a chain, so that the search takes linear time
+constexpr size_t kLeastPlainNodes = 4;  // of a chain between integers without a scale; fewer are quicker than a table
 
 bool is_number(const Graph& graph, int tensor) {
   return tensor >= 0 && graph[tensor].is_constant() && graph[tensor].elements() == 1;
 }
 
+/// Return whether each element of a tensor has one of 256 values.
+bool has_bytes(const Tensor& tensor) {
+  return (tensor.dtype == IPR_DTYPE_INT8 || tensor.dtype == IPR_DTYPE_UINT8) && !tensor.has_axis();
+}
+
 /// Return whether a tensor has the shape of a result, and one of 256 values in each element.
 bool is_source(const Graph& graph, int tensor, const Node& node) {
-  return tensor >= 0 && has_one_scale(graph[tensor]) && graph[tensor].shape == graph.out(node).shape;
+  return tensor >= 0 && has_bytes(graph[tensor]) && graph[tensor].shape == graph.out(node).shape;
 }
 
 /// For each tensor: the quantized tensor of which it is a function, or -1.
@@ -92,9 +89,13 @@ bool is_closed(const Graph& graph, const Chain& chain) {
   });
 }
 
-/// Return whether a node alone is a table already: it has one operand.
-bool is_table(const Graph& graph, const Chain& chain) {
-  return chain.nodes.size() == 1 && graph.nodes[size_t(chain.nodes[0])].inputs.size() == 1;
+/// Return whether a table is quicker than the nodes of a chain. A single node with one quantized operand is a table
+/// already.
+bool pays(const Graph& graph, const Chain& chain) {
+  const Node& last = graph.nodes[size_t(chain.nodes.back())];
+  if (!graph[chain.source].is_quantized() && !graph.out(last).is_quantized())
+    return chain.nodes.size() >= kLeastPlainNodes;
+  return chain.nodes.size() > 1 || last.inputs.size() > 1;
 }
 
 /// All chains that are worth a table; none of them has nodes of another one.
@@ -106,9 +107,9 @@ std::vector<Chain> chains_of(const Graph& graph) {
     const Node& node = graph.nodes[size_t(n)];
     if (used.count(n) || !is_elementwise(node)) continue;
     const int end = node.outputs[0];
-    if (sources[end] < 0 || !has_one_scale(graph[end]) || graph[end].elements() < kLeastElements) continue;
+    if (sources[end] < 0 || !has_bytes(graph[end]) || graph[end].elements() < kLeastElements) continue;
     Chain chain = chain_to(graph, end, sources[end]);
-    if (chain.nodes.size() > kMostNodes || is_table(graph, chain) || !is_closed(graph, chain)) continue;
+    if (chain.nodes.size() > kMostNodes || !pays(graph, chain) || !is_closed(graph, chain)) continue;
     used.insert(chain.nodes.begin(), chain.nodes.end());
     chains.push_back(std::move(chain));
   }

@@ -128,7 +128,7 @@ struct Squared { static float of(float a, float) { return a * a; } };
 struct Cubed { static float of(float a, float) { return a * a * a; } };
 struct SquareRoot { static float of(float a, float) { return a == -INFINITY ? INFINITY : sqrtf(a + 0.0f); } };
 struct Atan2 { static float of(float a, float b) { return atan2f(a, b); } };
-template <class T> struct Prelu { static T of(T x, T slope) { return x >= 0 ? x : x * slope; } };
+template <class T> struct Prelu { static T of(T x, T slope) { return x >= 0 ? x : Mul<T>::of(x, slope); } };
 template <class T> struct And { static T of(T a, T b) { return T(a & b); } };
 template <class T> struct Or { static T of(T a, T b) { return T(a | b); } };
 template <class T> struct Xor { static T of(T a, T b) { return T(a ^ b); } };
@@ -191,10 +191,27 @@ struct Exact {
   }
 };
 
+template <class T>
+bool is_power_of_two(T x) {
+  return x > 0 && (x & (x - 1)) == 0;
+}
+
+/// A function of the quotients by a power of two, which are computed by shifts.
+template <class T, class F>
+void divide_by_power(const T* a, T power, T* out, int64_t count) {
+  const int shift = __builtin_ctzll(uint64_t(power));
+  for (int64_t n = 0; n < count; ++n) {
+    const T toward_zero = a[n] < 0 ? T(power - 1) : T(0);
+    out[n] = F::from(a[n], power, T((a[n] + toward_zero) >> shift));
+  }
+}
+
 /// Integers that fit are divided as float64, because vectors cannot divide integers.
 template <class T, class F>
 void divide_wide(const void* pa, const void* pb, void* po, int64_t count, bool a_one, bool b_one) {
   constexpr int64_t kPiece = 512;
+  if (b_one && !a_one && count > 0 && is_power_of_two(*static_cast<const T*>(pb)))
+    return divide_by_power<T, F>(static_cast<const T*>(pa), *static_cast<const T*>(pb), static_cast<T*>(po), count);
   for (int64_t n = 0; n < count; n += kPiece) {
     const int64_t piece = count - n < kPiece ? count - n : kPiece;
     const T *a = static_cast<const T*>(pa) + (a_one ? 0 : n), *b = static_cast<const T*>(pb) + (b_one ? 0 : n);
@@ -262,6 +279,8 @@ OfTwo of_integers(Binary operation) {
       return loop2<T, T, ShiftLeft<T>>;
     case Binary::shift_right:
       return loop2<T, T, ShiftRight<T>>;
+    case Binary::prelu:
+      return loop2<T, T, Prelu<T>>;
     default:
       return common<T>(operation);
   }
@@ -388,12 +407,29 @@ template <class T> struct Same { static T of(T x) { return x; } };
 template <class T> struct Reciprocal { static T of(T x) { return x == 1 || x == T(-1) ? x : T(0); } };
 template <class T> struct Not { static T of(T x) { return T(~x); } };
 struct LogicalNot { static uint8_t of(uint8_t x) { return x == 0; } };
-struct IsNan { static uint8_t of(float x) { return x != x; } };
-struct IsInf { static uint8_t of(float x) { return fabsf(x) == INFINITY; } };
-struct IsPositiveInf { static uint8_t of(float x) { return x == INFINITY; } };
-struct IsNegativeInf { static uint8_t of(float x) { return x == -INFINITY; } };
+template <class T> struct IsNan { static uint8_t of(T x) { return x != x; } };
+template <class T> struct IsInf { static uint8_t of(T x) { return x == T(INFINITY) || x == -T(INFINITY); } };
+template <class T> struct IsPositiveInf { static uint8_t of(T x) { return x == T(INFINITY); } };
+template <class T> struct IsNegativeInf { static uint8_t of(T x) { return x == -T(INFINITY); } };
 
 // clang-format on
+
+/// Return whether numbers are infinite, or no numbers.
+template <class T>
+OfOne classifying(Unary operation) {
+  switch (operation) {
+    case Unary::is_nan:
+      return loop1<T, uint8_t, IsNan<T>>;
+    case Unary::is_inf:
+      return loop1<T, uint8_t, IsInf<T>>;
+    case Unary::is_positive_inf:
+      return loop1<T, uint8_t, IsPositiveInf<T>>;
+    case Unary::is_negative_inf:
+      return loop1<T, uint8_t, IsNegativeInf<T>>;
+    default:
+      return nullptr;
+  }
+}
 
 OfOne unary_of_floats(Unary operation) {
   switch (operation) {
@@ -415,16 +451,8 @@ OfOne unary_of_floats(Unary operation) {
     // clang-format on
     case Unary::erf:
       return vectors<Erf>;
-    case Unary::is_nan:
-      return loop1<float, uint8_t, IsNan>;
-    case Unary::is_inf:
-      return loop1<float, uint8_t, IsInf>;
-    case Unary::is_positive_inf:
-      return loop1<float, uint8_t, IsPositiveInf>;
-    case Unary::is_negative_inf:
-      return loop1<float, uint8_t, IsNegativeInf>;
     default:
-      return nullptr;
+      return classifying<float>(operation);
   }
 }
 
@@ -490,7 +518,7 @@ OfOne unary_of_doubles(Unary operation) {
     case Unary::square:
       return loop1<double, double, Square<double>>;
     default:
-      return nullptr;
+      return classifying<double>(operation);
   }
 }
 

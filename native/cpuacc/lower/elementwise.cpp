@@ -369,44 +369,54 @@ void lower_activation(const Node& node, Builder& builder) {
   lower_single(node, builder, nullptr, std::move(posts), cost::kActivationNs);
 }
 
-/// The larger of integers and 0.
-struct IntegerRelu {
-  OfTwo larger;
+/// Numbers that are not float32 within bounds: RELU of integers and float64, BOUNDED_RELU of float64.
+struct Clamp {
+  OfTwo larger, smaller;  // `smaller` is nullptr if there is no upper bound
   int64_t item_size, elements;
+  char low[8] = {}, high[8] = {};
 
   static void run(const Step& step, const Run& run, int part, int parts) {
-    const IntegerRelu& self = step.as<IntegerRelu>();
+    const Clamp& self = step.as<Clamp>();
     const Range range = split(self.elements, part, parts, 64);
-    const int64_t first = range.first * self.item_size, zero = 0;
-    self.larger(run.at<char>(step.in[0]) + first, &zero, run.at<char>(step.out[0]) + first, range.last - range.first,
-                false, true);
+    for (int64_t n = range.first; n < range.last; n += kChunk) {
+      const int64_t first = n * self.item_size, count = std::min(kChunk, range.last - n);
+      char* out = run.at<char>(step.out[0]) + first;
+      self.larger(run.at<char>(step.in[0]) + first, self.low, out, count, false, true);
+      if (self.smaller) self.smaller(out, self.high, out, count, false, true);
+    }
   }
 };
 
-OfTwo larger_integer(const Tensor& in, const Settings& settings) {
-  const bool is_float = in.dtype == IPR_DTYPE_FLOAT32 || in.dtype == IPR_DTYPE_FLOAT64;
-  return is_float ? nullptr : element_kernels_for(settings.isa).binary(Binary::maximum, in.dtype);
-}
+bool is_bounded(const Node& node) { return node.text("function") == "BOUNDED_RELU"; }
 
-Refusal integer_relu_support(const Graph& graph, const Node& node, const Settings& settings) {
+Refusal clamp_support(const Graph& graph, const Node& node, const Settings& settings) {
   const Tensor& in = *graph.in(node, 0);
-  if (node.text("function") == "RELU" && !in.is_quantized() && larger_integer(in, settings))
+  const bool clamps = is_bounded(node) ? in.dtype == IPR_DTYPE_FLOAT64 : node.text("function") == "RELU";
+  if (clamps && !in.is_quantized() && !is_f32(in) &&
+      element_kernels_for(settings.isa).binary(Binary::maximum, in.dtype))
     return without_posts(graph, node, settings);
   return refused(std::string(node.text("function")) + " of " + described(in) + " is not supported",
                  IPR_REASON_DATA_TYPE);
 }
 
-void lower_integer_relu(const Node& node, Builder& builder) {
+void lower_clamp(const Node& node, Builder& builder) {
   const Tensor& in = *builder.graph.in(node, 0);
-  auto state = std::make_shared<IntegerRelu>();
-  state->larger = larger_integer(in, builder.settings);
+  const ElementKernels& kernels = element_kernels_for(builder.settings.isa);
+  auto state = std::make_shared<Clamp>();
+  state->larger = kernels.binary(Binary::maximum, in.dtype);
   state->item_size = int64_t(ipr::item_size(in.dtype)), state->elements = in.elements();
+  if (is_bounded(node)) {
+    const double low = node.number("b"), high = node.number("a");
+    state->smaller = kernels.binary(Binary::minimum, in.dtype);
+    std::memcpy(state->low, &low, sizeof low), std::memcpy(state->high, &high, sizeof high);
+  }
   Step step;
   step.name = node.type + " " + node.name;
-  step.fn = &IntegerRelu::run;
+  step.fn = &Clamp::run;
   step.max_parts = parts_for(builder.settings, double(in.elements()) * cost::kCastNs);
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
+  step.in_place = 0;
   step.state = std::move(state);
   builder.add(std::move(step));
 }
@@ -490,7 +500,7 @@ Family elementwise_family() {
     family.lowerings.push_back({type, "plain", binary_support, lower_binary, follow_blocked});
   for (const char* type : {"ElementwiseUnary", "Floor"})
     family.lowerings.push_back({type, "plain", unary_support, lower_unary, follow_blocked});
-  family.lowerings.push_back({"Activation", "integers", integer_relu_support, lower_integer_relu, nullptr});
+  family.lowerings.push_back({"Activation", "clamps", clamp_support, lower_clamp, nullptr});
   family.lowerings.push_back({"Activation", "plain", activation_support, lower_activation, follow_blocked});
   family.lowerings.push_back({"Cast", "plain", cast_support, lower_cast, nullptr});
   family.lowerings.push_back({"Where", "plain", where_support, lower_where, nullptr});

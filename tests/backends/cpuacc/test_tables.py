@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -148,3 +149,28 @@ def test_a_chain_of_many_functions() -> None:
     for _ in range(600):
         x = chain.binary("MUL", x, chain.number(64, 0.0157), 0.05)
     chain.check(x, first)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_chain_between_integers_is_a_table(
+    dtype: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = f"""graph "requantization" {{
+  %x = Input : {dtype}[2, 3, 256]
+  %wide = Cast(dtype=int64) %x : int64[2, 3, 256]
+  %five = Constant(value=int64[]{{5}}) : int64[]
+  %shifted = Subtraction %wide, %five : int64[2, 3, 256]
+  %scaled = Multiplication %shifted, %shifted : int64[2, 3, 256]
+  %sixteen = Constant(value=int64[]{{16}}) : int64[]
+  %whole = Division %scaled, %sixteen : int64[2, 3, 256]
+  %y = Cast(dtype={dtype}) %whole : {dtype}[2, 3, 256]
+  Output %y as "result"
+}}"""
+    monkeypatch.setenv("INTERPOSER_CPUACC_PROFILE", "1")
+    network = ip.Network.parse(text)
+    arrays = [every_value(np.random.default_rng(0), SHAPE, dtype)]
+    with ip.load(network, ["CpuAcc"]) as model:
+        np.testing.assert_array_equal(model.run(arrays)[0], reference_results(network, arrays)[0], strict=True)
+    del model
+    gc.collect()
+    assert "acc.Table y" in capfd.readouterr().err
