@@ -3,19 +3,48 @@
 #ifndef NATIVE_COMMON_QUOTIENT_HPP
 #define NATIVE_COMMON_QUOTIENT_HPP
 
+#include <vector>
+
 #include "common/fixed_point.hpp"
 
 namespace native {
 
-/// Multiply the quotient of two integers of up to 16 bits by a factor. The quotient is computed with the reciprocal of
-/// the divisor; a quotient by zero is zero.
-inline int64_t quotient(int64_t a, int64_t b, const FixedPoint& factor) {
-  const int64_t dividend = b < 0 ? -a : b == 0 ? 0 : a, divisor = std::max<int64_t>(std::abs(b), 1);
-  const auto [inverse, exponent] = reciprocal(divisor, 31);
+/// Multiply the quotient of a dividend of up to 17 bits and a divisor by a factor. The quotient is computed with the
+/// reciprocal of the divisor, which is positive: see `reciprocal`.
+inline int64_t quotient_by_reciprocal(int64_t dividend, int64_t inverse, int exponent, const FixedPoint& factor) {
   const int64_t size = dividend < 0 ? -2 * dividend - 1 : dividend;
   const int headroom = dividend == 0 ? 31 : leading_zeros(size) - 1;
   const int64_t scaled = multiply(dividend, {inverse, std::min(headroom, 30)});
   return multiply(scaled, {factor.multiplier, factor.shift - exponent - headroom});
+}
+
+/// The reciprocals of divisors of up to 16 bits, for `quotient`.
+class Reciprocals {
+ public:
+  static const Reciprocals& all() {
+    static const Reciprocals all;
+    return all;
+  }
+  int64_t inverse(int64_t divisor) const { return inverses_[size_t(divisor)]; }
+
+ private:
+  Reciprocals() : inverses_(1 << 16) {
+    for (int64_t divisor = 1; divisor < 1 << 16; ++divisor)
+      inverses_[size_t(divisor)] = int32_t(reciprocal(divisor, 31).first);
+  }
+  std::vector<int32_t> inverses_;
+};
+
+/// Multiply the quotient of two integers of up to 17 bits by a factor; a quotient by zero is zero. `inverse_of` returns
+/// the inverse of a divisor, the first number of `reciprocal`.
+template <class Inverse>
+int64_t quotient(int64_t a, int64_t b, const FixedPoint& factor, const Inverse& inverse_of) {
+  const int64_t dividend = b < 0 ? -a : b == 0 ? 0 : a, divisor = std::max<int64_t>(std::abs(b), 1);
+  return quotient_by_reciprocal(dividend, inverse_of(divisor), 31 - leading_zeros(divisor), factor);
+}
+
+inline int64_t quotient(int64_t a, int64_t b, const FixedPoint& factor) {
+  return quotient(a, b, factor, [](int64_t divisor) { return reciprocal(divisor, 31).first; });
 }
 
 }  // namespace native

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "common/quotient.hpp"
 #include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/pair_rule.hpp"
 
@@ -19,11 +20,15 @@ int16_t clamped16(int64_t code) { return int16_t(std::clamp<int64_t>(code, -3276
 
 // ---- Two operands ---------------------------------------------------------------------------------------------------
 
+constexpr int64_t kMostDivisor = (1 << 16) - 1;  // of which there is a reciprocal
+constexpr int64_t kLeastQuotients = 1 << 13;     // from which on computing all reciprocals pays
+
 struct Pairs {
   PairRule rule;
   Rows rows;
   const ElementwiseQ8Kernels* kernels;  // of sums and products; or nullptr
   Q16Pair pair;
+  const native::Reciprocals* reciprocals = nullptr;  // of divisors; or nullptr
 
   int16_t code(int64_t a, int64_t b) const {
     if (rule.to_even) return clamped16(rule.combined_as_onnx(a - rule.zero_a, b - rule.zero_b) + rule.zero_out);
@@ -49,7 +54,19 @@ struct Pairs {
  private:
   void of_row(const int16_t* a, const int16_t* b, int64_t next_a, int64_t next_b, int16_t* out, int64_t count) const {
     if (kernels) return kernels->combine_shorts(a, b, out, count, pair);
+    if (reciprocals) return divide_row(a, b, next_a, next_b, out, count);
     for (int64_t i = 0; i < count; ++i) out[i] = code(a[i * next_a], b[i * next_b]);
+  }
+
+  void divide_row(const int16_t* a, const int16_t* b, int64_t next_a, int64_t next_b, int16_t* out,
+                  int64_t count) const {
+    const auto inverse_of = [&](int64_t divisor) {
+      return divisor <= kMostDivisor ? reciprocals->inverse(divisor) : native::reciprocal(divisor, 31).first;
+    };
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t x = a[i * next_a] - rule.zero_a, y = b[i * next_b] - rule.zero_b;
+      out[i] = clamped16(native::quotient(x, y, rule.of_result, inverse_of) + rule.zero_out);
+    }
   }
 };
 
@@ -113,6 +130,8 @@ void lower_pairs(const Node& node, Builder& builder) {
   pairs->rows = rows_of(out.shape, {&a.shape, &b.shape});
   if (is_vectorized(pairs->rule)) pairs->kernels = &elementwise_q8_kernels_for(builder.settings.isa);
   pairs->pair = pair_of(pairs->rule, pairs->rows);
+  if (pairs->rule.operation == Binary::div && !pairs->rule.to_even && out.elements() >= kLeastQuotients)
+    pairs->reciprocals = &native::Reciprocals::all();
   if (out.elements() == 0) pairs->rows.rows = 0;
   const double cost_ns = pairs->kernels ? cost::kCombineShortsNs : cost::kCombinePairNs;
   Step step;
