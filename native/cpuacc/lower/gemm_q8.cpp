@@ -850,10 +850,9 @@ void add_gemm(Builder& builder, const std::string& name, const Q8Window& window,
   builder.add(std::move(step));
 }
 
-void add_integer_gemm(Builder& builder, const std::string& name, const Q8Window& window, const Q8Products& products,
-                      const Tensor& input, Buffer in, Buffer out) {
+Step integer_gemm(Builder& builder, const std::string& name, const Q8Window& window, const Q8Products& products,
+                  const Tensor& input, Buffer in, Buffer out) {
   Q8Window w = window;
-  if (is_empty(w)) return;
   auto gemm = std::make_shared<Gemm>();
   Gemm& p = *gemm;
   auto [sums, weight_bytes] =
@@ -875,7 +874,12 @@ void add_integer_gemm(Builder& builder, const std::string& name, const Q8Window&
   Step step = step_of(builder, name, gemm, w, weight_bytes, in);
   for (const Buffer& operand : {products.zero, products.scale, products.bias}) step.in.push_back(operand);
   step.out = {out};
-  builder.add(std::move(step));
+  return step;
+}
+
+void add_integer_gemm(Builder& builder, const std::string& name, const Q8Window& window, const Q8Products& products,
+                      const Tensor& input, Buffer in, Buffer out) {
+  if (!is_empty(window)) builder.add(integer_gemm(builder, name, window, products, input, in, out));
 }
 
 }  // namespace cpuacc

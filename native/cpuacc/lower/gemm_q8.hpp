@@ -72,7 +72,11 @@ struct Q8Products {
   float low, high;
 };
 
-/// Append the step of such a GEMM; elements of the result have 4 bytes.
+/// The step of such a GEMM whose result has elements; these have 4 bytes. It may be added several times.
+Step integer_gemm(Builder& builder, const std::string& name, const Q8Window& window, const Q8Products& products,
+                  const Tensor& input, Buffer in, Buffer out);
+
+/// Append the step of such a GEMM.
 void add_integer_gemm(Builder& builder, const std::string& name, const Q8Window& window, const Q8Products& products,
                       const Tensor& input, Buffer in, Buffer out);
 

@@ -1,5 +1,6 @@
 // LstmSequence, GruSequence, RnnSequence. The products of the input and its weights become one FullyConnected layer for
-// all time steps. The recurrent part of each direction becomes "acc.Lstm", "acc.Gru" or "acc.Rnn".
+// all time steps. The recurrent part of each direction becomes "acc.Lstm", "acc.Gru" or "acc.Rnn". An LSTM that
+// quantizes its states becomes an IntegerMatMul and "acc.DynamicLstm".
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +9,9 @@
 #include "cpuacc/kernels/conv_f32.hpp"
 #include "cpuacc/kernels/lstm.hpp"
 #include "cpuacc/lower/cost_model.hpp"
+#include "cpuacc/lower/gemm_q8.hpp"
 #include "cpuacc/lower/pack_f32.hpp"
+#include "cpuacc/lower/row_rounding.hpp"
 #include "cpuacc/rules.hpp"
 
 namespace cpuacc {
@@ -42,9 +45,9 @@ bool usual_functions(const Node& node) {
   return ones(node.numbers("activation_a")) && ones(node.numbers("activation_b"));
 }
 
-Refusal support(const Graph& graph, const Node& node, const Settings&) {
+/// What is supported, whatever the types are.
+Refusal support_form(const Graph& graph, const Node& node) {
   if (graph.in(node, 4)) return refused("sequence lengths are not taken", IPR_REASON_OTHER);
-  if (Refusal why = all_f32(graph, node)) return why;
   if (graph.in(node, 7)) return refused("peephole weights are not taken", IPR_REASON_OTHER);
   if (!node.posts.empty()) return refused("takes no post-ops");
   for (size_t n : {1, 2, 3})
@@ -59,6 +62,34 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
   int64_t steps = node.flag("time_major") ? in.shape[0] : in.shape[1];
   if (steps > kMaxSteps) return refused("more than 4096 steps", IPR_REASON_RESOURCE);
   return taken();
+}
+
+Refusal support(const Graph& graph, const Node& node, const Settings&) {
+  if (node.flag("dynamic_quantization"))
+    return refused("takes no states that are quantized in each step", IPR_REASON_ATTRIBUTE);
+  if (Refusal why = all_f32(graph, node)) return why;
+  return support_form(graph, node);
+}
+
+/// Return whether weights are 8-bit integers with one scale, or with one for each row of each gate.
+bool has_byte_weights(const Tensor& weights) {
+  return (weights.dtype == IPR_DTYPE_INT8 || weights.dtype == IPR_DTYPE_UINT8) && weights.is_quantized() &&
+         weights.shape[0] == 1 && (!weights.has_axis() || weights.axis == 1);
+}
+
+Refusal support_dynamic(const Graph& graph, const Node& node, const Settings&) {
+  if (!node.flag("dynamic_quantization")) return refused("quantizes no states", IPR_REASON_ATTRIBUTE);
+  for (size_t n : {1, 2})
+    if (!has_byte_weights(*graph.in(node, n)))
+      return refused("weights are " + described(*graph.in(node, n)) + "; takes 8 bits and one direction",
+                     IPR_REASON_DATA_TYPE);
+  for (size_t n : {0, 3, 5, 6})
+    if (graph.in(node, n) && !is_f32(*graph.in(node, n)))
+      return refused("operand " + std::to_string(n) + " is " + described(*graph.in(node, n)) + "; takes float32",
+                     IPR_REASON_DATA_TYPE);
+  if (!is_f32(graph.out(node))) return refused("the result is " + described(graph.out(node)), IPR_REASON_DATA_TYPE);
+  if (graph.in(node, 0)->extent(2) == 0) return refused("the input has no elements", IPR_REASON_SHAPE);
+  return support_form(graph, node);
 }
 
 void never(const Node&, Builder&) {}
@@ -106,6 +137,98 @@ Node product_of(Graph& graph, const Node& node, int64_t direction, int64_t hidde
   product.inputs = {node.inputs[0], w, b};
   product.outputs = {graph.add_tensor(result)};
   return product;
+}
+
+template <class T>
+int constant_of(Graph& graph, const Shape& shape, int32_t dtype, std::vector<T> values) {
+  auto owner = std::make_shared<std::vector<T>>(std::move(values));
+  Tensor constant;
+  constant.shape = shape, constant.dtype = dtype;
+  constant.data = owner->data();
+  constant.owner = std::move(owner);
+  return graph.add_tensor(constant);
+}
+
+/// The scales of the rows of weights, or the only one.
+std::vector<float> scales_of(const Tensor& weights) { return {weights.scales.begin(), weights.scales.end()}; }
+
+std::vector<uint8_t> zeros_of(const Tensor& weights) {
+  std::vector<uint8_t> zeros;
+  for (int64_t zero : weights.zero_points) zeros.push_back(uint8_t(zero));
+  if (zeros.empty()) zeros.push_back(0);
+  return zeros;
+}
+
+Shape shape_of(size_t count) { return count == 1 ? Shape{} : Shape{int64_t(count)}; }
+
+/// Weights (1, rows, depth) of 8 bits as a matrix of `width` columns: each gate has `width / 4` of them. Columns
+/// without weights have zero points, of which the rows have one each, or all the same.
+std::vector<uint8_t> transposed_bytes(const Tensor& weights, int64_t width) {
+  const int64_t rows = weights.shape[1], depth = weights.shape[2], units = rows / 4;
+  const std::vector<uint8_t> zeros = zeros_of(weights);
+  const uint8_t* from = static_cast<const uint8_t*>(weights.data);
+  std::vector<uint8_t> columns(size_t(depth * width), zeros[0]);
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t column = row / units * (width / 4) + row % units;
+    for (int64_t k = 0; k < depth; ++k) columns[size_t(k * width + column)] = from[row * depth + k];
+  }
+  return columns;
+}
+
+Node node_of(const Node& layer, const char* type, std::vector<int> inputs, std::vector<int> outputs) {
+  Node node;
+  node.type = type, node.name = layer.name, node.layer = layer.layer;
+  node.inputs = std::move(inputs), node.outputs = std::move(outputs);
+  return node;
+}
+
+int result_of(Graph& graph, const Shape& shape, int32_t dtype) {
+  Tensor result;
+  result.shape = shape, result.dtype = dtype;
+  return graph.add_tensor(result);
+}
+
+/// Append the nodes that quantize the input of a layer, and multiply it by the weights: (T, B, 4 * hidden). Return the
+/// products.
+int add_dynamic_products(Graph& graph, const Node& node, std::vector<Node>& nodes) {
+  const Tensor in = *graph.in(node, 0), weights = *graph.in(node, 1);
+  const int64_t rows = weights.shape[1];
+  const std::vector<float> scales = scales_of(weights);
+  const std::vector<uint8_t> zeros = zeros_of(weights);
+  const int values = result_of(graph, in.shape, IPR_DTYPE_UINT8), scale = result_of(graph, {}, IPR_DTYPE_FLOAT32),
+            zero = result_of(graph, {}, IPR_DTYPE_UINT8);
+  nodes.push_back(node_of(node, "DynamicQuantize", {node.inputs[0]}, {values, scale, zero}));
+  const Shape by_row = shape_of(scales.size());
+  const int of_weights = constant_of(graph, by_row, IPR_DTYPE_FLOAT32, scales),
+            factors = result_of(graph, by_row, IPR_DTYPE_FLOAT32);
+  nodes.push_back(node_of(node, "Multiplication", {scale, of_weights}, {factors}));
+  const int matrix = constant_of(graph, {weights.shape[2], rows}, weights.dtype, transposed_bytes(weights, rows)),
+            zero_points = constant_of(graph, shape_of(zeros.size()), weights.dtype, zeros),
+            products = result_of(graph, {in.shape[0], in.shape[1], rows}, IPR_DTYPE_FLOAT32);
+  nodes.push_back(node_of(node, "IntegerMatMul", {values, matrix, zero, zero_points, factors}, {products}));
+  if (const Tensor* biases = graph.in(node, 3)) {
+    std::vector<float> bias(static_cast<size_t>(rows));
+    for (int64_t n = 0; n < rows; ++n) bias[size_t(n)] = biases->floats()[n] + biases->floats()[rows + n];
+    nodes.back().inputs.push_back(constant_of(graph, {rows}, IPR_DTYPE_FLOAT32, std::move(bias)));
+  }
+  return products;
+}
+
+bool split_dynamic_products(Graph& graph, const Settings& settings) {
+  bool changed = false;
+  std::vector<Node> nodes;
+  for (Node& node : graph.nodes.take()) {
+    if (node.type == "LstmSequence" && !support_dynamic(graph, node, settings)) {
+      const int products = add_dynamic_products(graph, node, nodes);
+      node.inputs.resize(7, -1);
+      node.inputs = {products, -1, node.inputs[2], -1, -1, node.inputs[5], node.inputs[6]};
+      node.type = "acc.DynamicLstm";
+      changed = true;
+    }
+    nodes.push_back(std::move(node));
+  }
+  graph.nodes = Nodes(std::move(nodes));
+  return changed;
 }
 
 bool split_products(Graph& graph, const Settings& settings) {
@@ -322,6 +445,131 @@ void lower_direction(const Node& node, Builder& builder, int64_t direction) {
     builder.add(std::move(step));
   }
   simple("end of ", run_end, {out, cells}, {state_of(1), state_of(2)});
+}
+
+// ---- LSTM with quantized states -------------------------------------------------------------------------------------
+
+/// A step in time: the hidden states are quantized, then multiplied by weights of 8 bits.
+struct DynamicMoment {
+  std::shared_ptr<const Lstm> lstm;
+  int64_t number;
+  const ElementwiseQ8Kernels* kernels;
+  const float* scales;         // of the columns of the weights
+  int64_t scale_count, width;  // columns: a multiple of 16 for each gate
+
+  /// Results are the quantized states, their zero point, and the factors of the products.
+  static void quantize(const Step& step, const Run& run, int, int) {
+    const DynamicMoment& self = step.as<DynamicMoment>();
+    const Lstm& lstm = *self.lstm;
+    const float* hidden = run.at<float>(step.in[0]);
+    if (self.number > 0) hidden += place_of(lstm, time_of(lstm, self.number - 1), 0);
+    float range[2];
+    self.kernels->find_range(hidden, lstm.batch * lstm.hidden, range);
+    const Q8Quantization quantization = dynamic_quantization(range[0], range[1]);
+    self.kernels->quantize(hidden, run.at<uint8_t>(step.out[0]), lstm.batch * lstm.hidden, quantization);
+    *run.at<uint8_t>(step.out[1]) = uint8_t(quantization.zero);
+    float* factors = run.at<float>(step.out[2]);
+    for (int64_t n = 0; n < self.scale_count; ++n) factors[n] = quantization.scale * self.scales[n];
+  }
+
+  static void finish(const Step& step, const Run& run, int part, int parts) {
+    const DynamicMoment& self = step.as<DynamicMoment>();
+    const Lstm& lstm = *self.lstm;
+    const int64_t time = time_of(lstm, self.number), blocks = (lstm.hidden + 15) / 16;
+    const Range range = split(blocks, part, parts);
+    for (int64_t block = range.first; block < range.last; ++block)
+      lstm.kernels->finish(run.at<float>(step.in[0]) + block * 16, self.width, self.width / 4,
+                           run.at<float>(step.in[1]) + time * lstm.batch * 4 * lstm.hidden, run.at<float>(step.out[1]),
+                           run.at<float>(step.out[0]) + place_of(lstm, time, 0), lstm.hidden, block, lstm.batch);
+  }
+};
+
+/// The weights of the hidden states as the right operand of a product with the states of all sequences.
+Q8Window recurrent_window(const Tensor& matrix, const Tensor& weights, int64_t batch) {
+  Q8Window window(matrix);
+  window.columns = {batch, batch, 1, batch, 0, 1};
+  window.taps = {{0, 0}};
+  window.depth = matrix.shape[0];
+  window.outputs = window.weight.outputs = matrix.shape[1];
+  window.weight.by_output = 1, window.weight.by_input = window.outputs;
+  window.weight.taps = {0};
+  const std::vector<uint8_t> zeros = zeros_of(weights);
+  const int64_t units = weights.shape[1] / 4;
+  window.weight.zeros.clear();
+  for (int64_t column = 0; column < (zeros.size() == 1 ? 1 : window.outputs); ++column) {
+    const int64_t unit = column % (window.outputs / 4), row = column / (window.outputs / 4) * units + unit;
+    const uint8_t zero = unit < units ? zeros[zeros.size() == 1 ? 0 : size_t(row)] : zeros[0];
+    window.weight.zeros.push_back(window.weight.is_signed ? int32_t(int8_t(zero)) : int32_t(zero));
+  }
+  return window;
+}
+
+/// The scales of all columns, or the only one. Columns without weights have scales of 0.
+const float* packed_scales(Builder& builder, const Tensor& weights, int64_t width, int64_t count) {
+  return static_cast<const float*>(builder.pack(uint64_t(count) * sizeof(float), [&](void* to) {
+    const std::vector<float> scales = scales_of(weights);
+    const int64_t units = weights.shape[1] / 4;
+    if (count == 1) return void(*static_cast<float*>(to) = scales[0]);
+    for (int64_t row = 0; row < 4 * units; ++row)
+      static_cast<float*>(to)[row / units * (width / 4) + row % units] = scales[size_t(row)];
+  }));
+}
+
+std::shared_ptr<Lstm> dynamic_layer(const Node& node, const Builder& builder) {
+  const Tensor &weights = *builder.graph.in(node, 2), &products = *builder.graph.in(node, 0);
+  const bool time_major = node.flag("time_major");
+  auto lstm = std::make_shared<Lstm>();
+  lstm->kernels = &lstm_kernels_for(builder.settings.isa);
+  lstm->hidden = weights.shape[2];
+  lstm->steps = products.shape[time_major ? 0 : 1], lstm->batch = products.shape[time_major ? 1 : 0];
+  lstm->directions = 1;
+  lstm->reverse = reversed(node, 0);
+  return lstm;
+}
+
+void lower_dynamic(const Node& node, Builder& builder) {
+  const Tensor& weights = *builder.graph.in(node, 2);
+  const std::shared_ptr<const Lstm> lstm = dynamic_layer(node, builder);
+  const int64_t blocks = (lstm->hidden + 15) / 16, width = 64 * blocks, states = lstm->batch * lstm->hidden;
+  const int64_t count = weights.has_axis() ? width : 1;
+  const std::vector<uint8_t> bytes = transposed_bytes(weights, width);
+  Tensor matrix, values;
+  matrix.shape = {lstm->hidden, width}, matrix.dtype = weights.dtype, matrix.data = bytes.data();
+  values.shape = {lstm->batch, lstm->hidden}, values.dtype = IPR_DTYPE_UINT8;
+  auto temporary = [&](int64_t size) { return builder.temporary(uint64_t(size)); };
+  const Buffer first = temporary(4 * states), cells = temporary(4 * states), quantized = temporary(states),
+               zero = temporary(1), factors = temporary(4 * count), sums = temporary(4 * width * lstm->batch);
+  const Buffer in = builder.buffer(node.inputs[0]), out = builder.buffer(node.outputs[0]);
+  const DynamicMoment common{
+      lstm,  0,    &elementwise_q8_kernels_for(builder.settings.isa), packed_scales(builder, weights, width, count),
+      count, width};
+  Q8Products operands;
+  operands.zero = zero, operands.scale = factors, operands.scale_count = count;
+  operands.low = -INFINITY, operands.high = INFINITY;
+  const Step product = integer_gemm(builder, "Lstm " + node.name, recurrent_window(matrix, weights, lstm->batch),
+                                    operands, values, quantized, sums);
+  auto add = [&](const char* prefix, Step::Function fn, std::vector<Buffer> from, std::vector<Buffer> to,
+                 std::shared_ptr<const void> state, int parts) {
+    Step step;
+    step.name = prefix + node.name;
+    step.fn = fn;
+    step.in = std::move(from), step.out = std::move(to);
+    step.state = std::move(state);
+    step.max_parts = parts;
+    builder.add(std::move(step));
+  };
+  auto result = [&](size_t n) { return builder.buffer(node.outputs.size() > n ? node.outputs[n] : -1); };
+  const int parts = std::min(int(blocks), parts_for(builder.settings, double(states) * 5 * cost::kActivationNs));
+  add("begin of ", run_begin, {builder.buffer(node.inputs[5]), builder.buffer(node.inputs[6])}, {first, cells}, lstm,
+      1);
+  for (int64_t n = 0; n < lstm->steps; ++n) {
+    auto moment = std::make_shared<DynamicMoment>(common);
+    moment->number = n;
+    add("quantize ", DynamicMoment::quantize, {n == 0 ? first : out}, {quantized, zero, factors}, moment, 1);
+    builder.add(product);
+    add("Lstm ", DynamicMoment::finish, {sums, in}, {out, cells}, moment, parts);
+  }
+  add("end of ", run_end, {out, cells}, {result(1), result(2)}, lstm, 1);
 }
 
 // ---- GRU and simple layers ------------------------------------------------------------------------------------------
@@ -593,10 +841,12 @@ Family lstm_family() {
   return {{{"LstmSequence", "products and steps", support, never, nullptr},
            {"GruSequence", "products and steps", support, never, nullptr},
            {"RnnSequence", "products and steps", support, never, nullptr},
+           {"LstmSequence", "quantized states", support_dynamic, never, nullptr},
            {"acc.Lstm", "steps", without_posts, lower, nullptr},
+           {"acc.DynamicLstm", "steps", without_posts, lower_dynamic, nullptr},
            {"acc.Gru", "steps", without_posts, lower_gru, nullptr},
            {"acc.Rnn", "steps", without_posts, lower_gru, nullptr}},
-          {{"lstm", split_products}}};
+          {{"lstm", split_products}, {"lstm with quantized states", split_dynamic_products}}};
 }
 
 }  // namespace cpuacc

@@ -153,9 +153,7 @@ struct Dynamic {
       if (!(ranges[2 * n + 1] <= high)) high = ranges[2 * n + 1];
       if (ranges[2 * n] != ranges[2 * n]) break;
     }
-    const float scale = (high - low) / 255, point = (0 - low) / scale;
-    const float zero = point == point ? std::nearbyint(std::clamp(point, 0.0f, 255.0f)) : 0;
-    return {scale, int32_t(zero), -zero, 255 - zero, -zero, true};
+    return dynamic_quantization(low, high);
   }
 };
 

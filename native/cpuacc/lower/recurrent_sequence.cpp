@@ -81,6 +81,8 @@ std::vector<Squashing> functions_of(const Node& node, int64_t directions) {
 }
 
 Refusal support(const Graph& graph, const Node& node, const Settings& settings) {
+  if (node.flag("dynamic_quantization"))
+    return refused("takes no states that are quantized in each step", IPR_REASON_ATTRIBUTE);
   for (size_t n = 0; n < node.inputs.size(); ++n) {
     const Tensor* operand = graph.in(node, n);
     if (operand && n != kLengths && !is_f32(*operand))

@@ -1,4 +1,4 @@
-// Rounding of rows of activations to 8 bits, with a scale that follows from the numbers of the row.
+// Rounding of activations to 8 bits, with a scale that follows from the numbers, such as those of a row.
 
 #ifndef CPUACC_LOWER_ROW_ROUNDING_HPP
 #define CPUACC_LOWER_ROW_ROUNDING_HPP
@@ -11,6 +11,13 @@
 #include "cpuacc/step.hpp"
 
 namespace cpuacc {
+
+/// The quantization of numbers from `low` to `high` to uint8, as DynamicQuantize rounds them; both bounds include 0.
+inline Q8Quantization dynamic_quantization(float low, float high) {
+  const float scale = (high - low) / 255, point = (0 - low) / scale;
+  const float zero = point == point ? std::nearbyint(std::clamp(point, 0.0f, 255.0f)) : 0;
+  return {scale, int32_t(zero), -zero, 255 - zero, -zero, true};
+}
 
 class RowRounding {
  public:

@@ -61,6 +61,8 @@ std::vector<Squashing> functions_of(const ipr::Layer& layer) {
 }
 
 ipr::Verdict support(const ipr::Layer& layer, const Target&) {
+  if (layer.flag("dynamic_quantization"))
+    return ipr::no("takes no states that are quantized in each step", IPR_REASON_ATTRIBUTE);
   for (size_t n = 0; n < layer.input_count(); ++n) {
     const ipr::TensorInfo info = layer.input(n);
     if (info && n != 4 && !is_float(info))

@@ -1835,6 +1835,7 @@ class Builders(ABC):
         activation_b: tuple[float, ...] = (),
         clip: float = 0.0,
         input_forget: bool = False,
+        dynamic_quantization: bool = False,
         name: str | None = None,
         outputs: Sequence[TensorInfo | None] | TensorInfo | None = None,
     ) -> Layer:

@@ -11,7 +11,7 @@ from interposer.core.types import Array
 from interposer.kernels.fixedpoint import round_half_away
 from interposer.ops.recurrent import ActivationRounding
 
-__all__ = ["rounded_rows", "rounded_to_8_bits"]
+__all__ = ["quantized_to_8_bits", "rounded_as_onnx", "rounded_rows", "rounded_to_8_bits"]
 
 Floats = NDArray[np.float32]
 
@@ -28,6 +28,31 @@ def rounded_to_8_bits(x: Array, axes: tuple[int, ...], asymmetric: bool) -> Floa
         rounded = (np.clip(quantized, -128 if asymmetric else -127, 127) - zero) * scale
         finite_scaled = np.where(np.isfinite(inverse), rounded, 0)  # a scale of 0, or one whose inverse is too large
         return np.where(np.isfinite(low) & np.isfinite(high), finite_scaled, np.nan).astype(np.float32)
+
+
+def quantized_to_8_bits(x: Array) -> tuple[Array, Array, Array]:
+    """Quantize float32 values to uint8, as ONNX's DynamicQuantizeLinear does.
+
+    Return the quantized values, their scale and their zero point. The range of the values, extended to contain zero, is
+    divided into 255 steps.
+    """
+    float_zero = np.float32(0)
+    with np.errstate(all="ignore"):
+        low, high = np.minimum(x.min(initial=0), float_zero), np.maximum(x.max(initial=0), float_zero)
+        scale = np.asarray((high - low) / np.float32(255))
+        zero_point = _saturated_uint8(np.rint((float_zero - low) / scale))
+        return _saturated_uint8(np.rint(x / scale) + zero_point), scale, zero_point
+
+
+def _saturated_uint8(values: Array) -> Array:
+    """Return float values as saturated uint8; NaN becomes 0."""
+    return np.asarray(np.nan_to_num(np.clip(values, 0, 255), nan=0.0)).astype(np.uint8)
+
+
+def rounded_as_onnx(x: Array) -> Array:
+    """Quantize float values to uint8 as ONNX's DynamicQuantizeLinear does, and dequantize them to float64."""
+    quantized, scale, zero_point = quantized_to_8_bits(x.astype(np.float32))
+    return np.asarray((quantized.astype(np.float64) - zero_point) * scale)
 
 
 def rounded_rows(rounding: ActivationRounding) -> Callable[[Array], Array]:

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from interposer.core.types import ANY_TYPE, Array, DataType, Quantization, TensorInfo, from_bits
-from interposer.kernels.dynamic_range import rounded_to_8_bits
+from interposer.kernels.dynamic_range import quantized_to_8_bits, rounded_to_8_bits
 from interposer.kernels.fixedpoint import dequantize, limits, quantize, rescale, round_half_away
 from interposer.kernels.reference import kernel
 from interposer.kernels.table import KernelInfo
@@ -79,17 +79,7 @@ def block_dequantize(
 @kernel(DynamicQuantize)
 def dynamic_quantize(op: DynamicQuantize, x: Array) -> tuple[Array, Array, Array]:
     """Compute `DynamicQuantize` in float32; return the quantized values, their scale and their zero point."""
-    float_zero = np.float32(0)
-    with np.errstate(all="ignore"):
-        low, high = np.minimum(x.min(initial=0), float_zero), np.maximum(x.max(initial=0), float_zero)
-        scale = np.asarray((high - low) / np.float32(255))
-        zero_point = _saturated_uint8(np.rint((float_zero - low) / scale))
-        return _saturated_uint8(np.rint(x / scale) + zero_point), scale, zero_point
-
-
-def _saturated_uint8(values: Array) -> Array:
-    """Return float values as saturated uint8; NaN becomes 0."""
-    return np.asarray(np.nan_to_num(np.clip(values, 0, 255), nan=0.0)).astype(np.uint8)
+    return quantized_to_8_bits(x)
 
 
 def quantization_of(info: TensorInfo) -> Quantization:

@@ -9,6 +9,7 @@ import numpy as np
 
 from interposer.core.types import Array
 from interposer.kernels.activation import FUNCTIONS
+from interposer.kernels.dynamic_range import rounded_as_onnx
 from interposer.kernels.operand_values import check_range
 from interposer.kernels.recurrent import (
     INPUT,
@@ -106,10 +107,12 @@ def _gru(op: GruSequence, weights: _Weights) -> Step:
 def _lstm(op: LstmSequence, weights: _Weights, stored_cell: Function) -> Step:
     f, g, h = weights.functions
     peephole = weights.peephole or [np.zeros((), weights.input.dtype)] * 3
+    rounded = rounded_as_onnx if op.dynamic_quantization else np.asarray
 
     def step(input_products: Array, states: States) -> States:
         hidden, cell = states
-        input_sum, output_sum, forget_sum, cell_sum = np.split(input_products + weights.of_state(hidden), 4, axis=-1)
+        sums = input_products + weights.of_state(rounded(hidden)).astype(input_products.dtype)
+        input_sum, output_sum, forget_sum, cell_sum = np.split(sums, 4, axis=-1)
         input_gate = f(input_sum + peephole[0] * cell)
         forget_gate = 1 - input_gate if op.input_forget else f(forget_sum + peephole[2] * cell)
         cell = stored_cell(forget_gate * cell + input_gate * g(cell_sum))
@@ -149,7 +152,9 @@ def _run(
     outputs = np.zeros((*input_products.shape[:2], states[0].shape[-1]), input_products.dtype)
     for index, step_products in enumerate(input_products):
         running = (index < lengths)[:, np.newaxis]
-        hidden, *others = step(step_products, states)
+        had_previous_step = (index <= lengths)[:, np.newaxis]
+        read_states = tuple(np.where(had_previous_step, state, 0) for state in states)
+        hidden, *others = step(step_products, read_states)
         outputs[index] = np.where(running, hidden, 0)
         new_states = (stored_hidden(hidden), *others)
         states = tuple(np.where(running, new, old) for new, old in zip(new_states, states, strict=True))
@@ -177,11 +182,13 @@ def _layer(
     """
     x = time_first(needed(operands, "input"), op.time_major)
     lengths = _lengths(operands, *x.shape[:2])
+    if isinstance(op, LstmSequence) and op.dynamic_quantization:
+        x = rounded_as_onnx(np.where((np.arange(len(x)) < lengths.max(initial=0))[:, np.newaxis, np.newaxis], x, 0))
     outputs, states = [], []
     for direction, reverse in enumerate(op.direction.reversals):
         weights = _Weights(op, operands, direction)
         initial_states = _states(op, operands, direction, (x.shape[1], weights.recurrent.shape[1]))
-        input_products = weights.of_input(_reversed_within(x, lengths) if reverse else x)
+        input_products = weights.of_input(_reversed_within(x, lengths) if reverse else x).astype(weights.input.dtype)
         hidden_states, last_states = _run(make_step(weights), input_products, initial_states, lengths, stored_hidden)
         outputs.append(_reversed_within(hidden_states, lengths) if reverse else hidden_states)
         states.append(last_states)

@@ -195,6 +195,10 @@ class GruSequence(_Sequence):
 class LstmSequence(_Sequence):
     """An LSTM layer over sequences; the activation functions are f, g and h.
 
+    With ``dynamic_quantization``, x and H are rounded before they are multiplied with weights. The scale of x follows
+    from all steps up to the end of the longest sequence. The scale of H follows, in each step, from the initial
+    states or from the outputs of the step before, which are zero after the end of a sequence.
+
     The gates are i (input), o (output), f (forget) and c (cell), and P are peephole weights; biases are omitted::
 
         i = f(W_i @ x + R_i @ H + P_i * C)
@@ -223,7 +227,7 @@ class LstmSequence(_Sequence):
         ([[[[1.0]]], [[[0.5]]]], [[[1.0]]])
 
     Source:
-        ONNX LSTM-22.
+        ONNX LSTM-22; ONNX Runtime's DynamicQuantizeLSTM, with ``dynamic_quantization`` and quantized weights.
     """
 
     gates: ClassVar[int] = 4
@@ -238,3 +242,7 @@ class LstmSequence(_Sequence):
     cell_state_out = result(rank=3, doc="The cell state after the last step of every sequence.")
 
     input_forget: bool = attribute(default=False, doc="Couple input and forget gate.")
+    dynamic_quantization: bool = attribute(
+        default=False,
+        doc="Round the input, and the hidden state before each step, to 8 bits as DynamicQuantize and Dequantize do.",
+    )

@@ -47,10 +47,25 @@ def test_an_lstm_gives_the_numbers_that_onnx_runtime_gave(backends, request):
 
 
 def test_the_weights_of_an_lstm_stay_integers():
-    [scan] = [layer for layer in load(all_operands().file()).graph.topological() if layer.op.op_name() == "Scan"][:1]
-    [body] = scan.regions
-    names = [layer.op.op_name() for layer in body.topological()]
-    assert names.count("IntegerMatMul") == names.count("DynamicQuantize") == 1
+    layers = [
+        layer for layer in load(all_operands().file()).graph.topological() if layer.op.op_name() == "LstmSequence"
+    ]
+    assert [layer.op.direction.value for layer in layers] == ["forward", "reverse"]
+    for layer in layers:
+        assert [str(layer.inputs[n].known.dtype) for n in (1, 2)] == ["uint8", "uint8"]
+        assert layer.inputs[1].known.quantization.axis == 1
+
+
+@pytest.mark.needs_cpuref
+def test_scales_that_a_model_computes_give_weights_of_floats():
+    case = dynamic_lstm("", np.int8, "forward", True, {3})
+    computed = [operand and dataclasses.replace(operand, fixed=number not in (0, 8, 9)) for number, operand in
+                enumerate(case.inputs)]  # fmt: skip
+    of_constants = ip.load(case.file(), backends=["CpuRef"]).run(case.feeds())
+    case = dataclasses.replace(case, inputs=computed)
+    results = ip.load(case.file(), backends=["CpuRef"]).run(case.feeds())
+    for result, expected in zip(results, of_constants, strict=True):
+        np.testing.assert_allclose(result, expected, rtol=0, atol=1e-6)
 
 
 def test_an_lstm_whose_weights_do_not_fit_says_the_shape_that_is_expected():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from interposer.core.types import DataType
+from interposer.core.types import DataType, Quantization
 from interposer.ops import ActivationFunction, GruSequence, LstmSequence, RecurrentDirection, RnnSequence
 from interposer.testing.sample import Given, Sample, given, of, samples, weights
 from interposer.testing.samples.common import FLOATS
@@ -13,6 +13,7 @@ from interposer.testing.samples.common import FLOATS
 __all__: list[str] = []
 
 STEPS, BATCH, INPUTS, HIDDEN = 4, 2, 3, 5
+_STATES: Final = ("hidden_state_in", "cell_state_in")
 Layer = RnnSequence | GruSequence | LstmSequence
 FUNCTIONS: Final = (ActivationFunction.HARD_SIGMOID, ActivationFunction.SOFTSIGN, ActivationFunction.ELU)
 
@@ -79,3 +80,26 @@ def lstm_sequence() -> Iterator[Sample]:
     yield from _of_all_layers(LstmSequence())
     op = LstmSequence(input_forget=True)
     yield _sample(op, _operands(op), "coupled")
+    yield from _with_dynamic_quantization()
+
+
+def _with_dynamic_quantization() -> Iterator[Sample]:
+    """Yield LSTMs whose states are quantized: with weights of floats and of 8 bits, and with all operands."""
+    for direction in (RecurrentDirection.FORWARD, RecurrentDirection.REVERSE):
+        op = LstmSequence(direction=direction, dynamic_quantization=True)
+        lengths = {"sequence_lengths": of([STEPS, 2], DataType.INT32)}
+        yield _sample(op, _operands(op) | lengths, f"dynamic-{direction.value}")
+        for dtype in (DataType.INT8, DataType.UINT8):
+            for name, quantization in _quantizations(dtype).items():
+                operands = _operands(op, states=False)
+                states = {state: given((1, BATCH, HIDDEN), low=-1, high=1) for state in _STATES}
+                for matrix, columns in (("weights", INPUTS), ("recurrent_weights", HIDDEN)):
+                    operands[matrix] = weights((1, op.gates * HIDDEN, columns), dtype, quantization)
+                yield _sample(op, operands | states, f"dynamic-{direction.value}-{dtype}-{name}")
+
+
+def _quantizations(dtype: DataType) -> dict[str, Quantization]:
+    zero_point, rows = (0 if dtype is DataType.INT8 else 120), LstmSequence.gates * HIDDEN
+    scales = [0.002 + 0.0002 * row for row in range(rows)]
+    by_row = Quantization(scales, [zero_point + row % 3 for row in range(rows)], 1)
+    return {"one-scale": Quantization(0.004, zero_point), "rows": by_row}

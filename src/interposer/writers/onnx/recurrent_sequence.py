@@ -37,6 +37,8 @@ STATES: Final = (5, 6)
 @writer(RnnSequence, GruSequence, LstmSequence)
 def whole_layer(draft: Draft, op: RnnSequence | GruSequence | LstmSequence) -> list[Tensor]:
     """Write recurrent layers as the operators of the same names, time first."""
+    if isinstance(op, LstmSequence) and op.dynamic_quantization:
+        refuse("it quantizes its input and states when it runs, which ONNX's LSTM does not")
     operands = [draft.optional(index) for index in range(len(op.operands))]
     if operands[4] is not None:
         operands[4] = draft.cast(operands[4], DataType.INT32)
