@@ -87,6 +87,25 @@ def test_a_program_is_killed_with_its_client():
     assert program.returncode == -signal.SIGKILL
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_signals_are_sent_on_to_a_program(number):
+    code = (
+        f"import signal; signal.signal({number:d}, lambda number, _: exit(number)); print(flush=True); signal.pause()"
+    )
+    with subprocess.Popen([*warm.python(), "-c", code], stdout=subprocess.PIPE, text=True) as program:
+        program.stdout.readline()
+        program.send_signal(number)
+    assert program.returncode == number
+
+
+def test_a_signal_that_a_program_does_not_handle_ends_it():
+    code = "import signal; print(flush=True); signal.pause()"
+    with subprocess.Popen([*warm.python(), "-c", code], stdout=subprocess.PIPE, text=True) as program:
+        program.stdout.readline()
+        program.terminate()
+    assert program.returncode == -signal.SIGTERM
+
+
 def test_what_a_program_leaves_running_is_killed():
     code = "import os; os.fork() or __import__('time').sleep(600)"
     done = subprocess.run([*warm.python(), "-c", code], stdout=subprocess.PIPE, check=True)

@@ -81,6 +81,7 @@ def test_a_server_without_any_model_that_can_be_loaded_ends(folder):
         assert line == ""
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_the_only_model_of_a_folder_can_have_another_name(folder):
     with started(str(folder), "--name", "other") as (process, _):
         assert process.wait(300) == 2
@@ -213,6 +214,7 @@ def test_a_fingerprint_changes_with_the_files_and_the_settings_of_a_model(folder
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.usefixtures("warm_python")
 def test_during_the_shutdown_delay_requests_are_answered_but_the_server_is_not_ready(file, workers):
     with started(file, "--shutdown-delay", "60s", "--workers", workers) as (process, line):
         client = client_of(line)
@@ -226,6 +228,7 @@ def test_during_the_shutdown_delay_requests_are_answered_but_the_server_is_not_r
         assert process.wait(300) in (0, 1)
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_after_the_shutdown_delay_the_server_ends(file):
     with started(file, "--shutdown-delay", "200ms") as (process, line):
         assert ask(client_of(line)) == 200

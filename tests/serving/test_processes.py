@@ -24,6 +24,7 @@ from tests.serving.test_serve_command import ask, children, client_of, file, sta
 for package in ("starlette", "uvicorn", "prometheus_client", "flatbuffers"):
     pytest.importorskip(package, reason=f"the package {package} is not installed")
 pytestmark = [
+    pytest.mark.usefixtures("warm_python"),
     pytest.mark.needs_cpuref,
     pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc"),
 ]
@@ -37,6 +38,7 @@ def metric(client: Client, line: str) -> float:
     return 0.0 if match is None else float(match[1])
 
 
+@pytest.mark.usefixtures("new_interpreter")
 def test_metrics_are_sums_over_the_workers_also_after_one_has_died(file):
     with started(file, "--workers", "3") as (process, line):
         client = client_of(line)
@@ -68,6 +70,7 @@ def statistics(client: Client) -> tuple[int, int, int]:
     return kinds["success"]["count"], kinds["fail"]["count"], model["execution_count"]
 
 
+@pytest.mark.usefixtures("new_interpreter")
 def test_statistics_and_the_page_are_those_of_all_workers_also_after_one_has_died(file):
     with started(file, "--workers", "2") as (process, line):
         client = client_of(line)
@@ -155,6 +158,7 @@ runpy.run_module("interposer", run_name="__main__", alter_sys=True)
 """
 
 
+@pytest.mark.usefixtures("new_interpreter")
 def test_a_server_needs_neither_uvloop_nor_httptools_nor_orjson(file):
     pytest.importorskip("h11", reason="the package h11, which uvicorn uses without httptools, is not installed")
     command = [sys.executable, "-c", WITHOUT, "serve", file, "--backends", "CpuRef", "--port", "0", "--no-grpc"]

@@ -160,6 +160,7 @@ def test_an_artifact_with_another_digest_is_refused(registry, target):
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.usefixtures("warm_python")
 def test_a_model_from_a_url_is_served(store, workers, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     data = (store / "doubler.tflite").read_bytes()

@@ -24,7 +24,7 @@ from tests.serving.running import TOKEN, Client, doubler, infer_body, wait_until
 
 for package in ("starlette", "uvicorn", "prometheus_client", "flatbuffers"):
     pytest.importorskip(package, reason=f"the package {package} is not installed")
-pytestmark = pytest.mark.needs_cpuref
+pytestmark = [pytest.mark.needs_cpuref, pytest.mark.usefixtures("warm_python")]
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,6 @@ def test_a_signal_ends_the_server_in_order(file, number):
         (["s3://models/a.onnx", "--timeout", "0s"], "--timeout must be more than 0 seconds"),
     ],
 )
-@pytest.mark.usefixtures("warm_python")
 def test_wrong_options_end_the_command_before_it_loads_models(file, words, text):
     with started(file, *words) as (process, line):
         assert process.wait(300) == 2
@@ -161,7 +160,6 @@ def has_ipv6() -> bool:
         ],
     ),
 )
-@pytest.mark.usefixtures("warm_python")
 def test_a_server_that_cannot_start_says_why(file, tmp_path, words, text):
     (tmp_path / "damaged.tflite").write_bytes(b"damaged")
     (tmp_path / "empty").mkdir()
@@ -217,7 +215,6 @@ def test_only_files_of_a_trusted_key_are_served(signed):
         ],
     ),
 )
-@pytest.mark.usefixtures("warm_python")
 def test_a_server_that_trusts_keys_refuses_other_files(signed, file, words, text):
     with started(
         "--trusted-key", str(signed / "key.pub"), *(word.format(signed=signed, file=file) for word in words)
@@ -237,6 +234,7 @@ def children(process: subprocess.Popen[str]) -> list[int]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
+@pytest.mark.usefixtures("new_interpreter")
 def test_a_worker_that_dies_is_started_again(file):
     with started(file, "--workers", "2") as (process, line):
         assert "with 2 workers" in line

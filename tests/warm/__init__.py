@@ -6,8 +6,8 @@ environment, folder, streams, other descriptors and exit status are as of any pr
 
 A program differs from a new interpreter in its beginning and its end. Modules are imported already. The variables that
 Python and native libraries read when they start have no effect. The program is no child of the process that has started
-it, so that no signal but SIGKILL reaches it. At its end, its modules are not destroyed. Tests of signals, of imports
-and of the end of an interpreter start a new one.
+it: what that process starts sends signals on to it, but SIGSTOP and SIGCONT do not reach it. At its end, its modules
+are not destroyed. Tests of child processes, of imports and of the end of an interpreter start a new one.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Run a program of Python in a fork of the process of `server.py`: ``client.py SOCKET WORDS_OF_PYTHON...``.
 
 The program gets the arguments, environment, folder and standard streams of this process, which ends with its exit
-status, or by the signal that ended it. If this process is killed, the server kills the program. Only built-in modules
-are imported here, so that this takes 10 ms.
+status, or by the signal that ended it. Signals that this process gets are sent on to the program. If this process is
+killed, the server kills the program. Only built-in modules are imported here, so that this takes 10 ms.
 """
 
 from __future__ import annotations
 
+import _signal
 import _socket
 import marshal
 import posix
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SIGKILL = 9
+SENT_ON = (_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2, _signal.SIGTERM)
 
 
 def main() -> None:
@@ -33,7 +35,22 @@ def main() -> None:
     length = len(request).to_bytes(4, "big")
     connection.sendmsg([length], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors)])
     connection.sendall(request)
+    send_signals_to(int.from_bytes(connection.recv(4), "big"))
     end(connection.recv(4))
+
+
+def send_signals_to(process: int) -> None:
+    """Send the signals that end a process, and those of users, to another one instead, unless they are ignored."""
+
+    def send_on(number: int, _: object) -> None:
+        try:
+            posix.kill(process, number)
+        except ProcessLookupError:
+            return  # it has ended, and its status is on its way
+
+    for number in SENT_ON if process else ():
+        if _signal.getsignal(number) is not _signal.SIG_IGN:
+            _signal.signal(number, send_on)
 
 
 def open_descriptors() -> Iterator[int]:
@@ -53,8 +70,6 @@ def end(answer: bytes) -> None:
     status = int.from_bytes(answer, "big", signed=True)
     if status >= 0:
         posix._exit(status)
-    import _signal
-
     if -status != SIGKILL:
         _signal.signal(-status, _signal.SIG_DFL)
     posix.kill(posix.getpid(), -status)

@@ -27,12 +27,17 @@ from pathlib import Path
 from types import ModuleType
 
 SOURCES = Path(__file__).resolve().parents[2] / "src" / "interposer"
-PACKAGES = ("cli", "cli/arguments", "file_formats", "kernels", "ops", "session", "testing/judge")
+PACKAGES = (
+    "cli", "cli/arguments", "file_formats", "frontends/onnx", "frontends/tflite", "kernels", "ops", "session",
+    "testing/judge",
+)  # fmt: skip
 MODULES = (
-    "interposer.backends.reference", "interposer.frontends.onnx", "interposer.frontends.tflite", "interposer.include",
-    "interposer.isolation.server", "interposer.profiling.page", "interposer.testing.random_networks",
-    "interposer.writers.onnx", "interposer.writers.tflite",
-    "PIL.Image", "numpy.random", "onnx", "rich.table", "xml.etree.ElementTree",
+    "interposer.backends.reference", "interposer.include", "interposer.isolation.server", "interposer.profiling.page",
+    "interposer.serving.remote", "interposer.serving.server", "interposer.serving.workers",
+    "interposer.session.torch.format", "interposer.testing.random_networks", "interposer.writers.onnx",
+    "interposer.writers.tflite",
+    "PIL.Image", "numpy.random", "onnx", "rich.table", "starlette.applications", "urllib.request",
+    "uvicorn.protocols.http.httptools_impl", "uvloop", "xml.etree.ElementTree",
 )  # fmt: skip
 
 
@@ -52,7 +57,7 @@ def modules_of(packages: Iterable[str]) -> Iterator[str]:
 
 
 class Server:
-    """Forks this process for each client, and sends it the exit status of the fork."""
+    """Forks this process for each client, and sends it the number of the fork, and its exit status at the end."""
 
     def __init__(self, address: str) -> None:
         self._listener = socket.socket(socket.AF_UNIX)
@@ -87,6 +92,8 @@ class Server:
             pid = os.fork()
         if pid:
             self._clients[pid] = connection
+            with suppress(OSError):  # the client was killed
+                connection.sendall(pid.to_bytes(4, "big"))
             return None
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
