@@ -1,8 +1,8 @@
-"""Shared objects compiled for the tests, once for each source, and checks for files, processes and memory that remain
-after their use.
+"""Shared objects and programs compiled for the tests, once for each source. Checks for what remains after their use.
 
-They stay in ``build/tests`` for later runs, under names with a digest of all that they are compiled from. Under xdist
-all workers share the folder; each file is put in its place whole, so that it does not matter who is first.
+What is compiled stays in ``build/tests`` for later runs, under names with a digest of all that it is compiled from.
+Under xdist all workers share the folder; each file is put in its place whole, so that it does not matter who is first.
+The checks are for files, processes and memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pytest
 CACHE = Path(__file__).parents[1] / "build" / "tests"
 OPENCL_CACHE = CACHE / "pocl"
 """Where PoCL finds the kernels that it has compiled in earlier runs of the tests; they take minutes to compile."""
-DAYS = 14  # a shared object or an OpenCL program that no test has used for so long is deleted
+DAYS = 14  # a shared object or a program that no test has used for so long is deleted
 INCLUDE = Path(__file__).parents[1] / "src" / "interposer" / "include"
 SOURCES = Path(__file__).parent / "plugins" / "native"
 COMPILERS = {"c": ("cc", "gcc", "clang"), "c++": ("c++", "g++", "clang++"), "rust": ("rustc",)}
@@ -45,7 +45,7 @@ def compiler_for(language: str) -> str:
 
 
 class Natives:
-    """Compiles shared objects into the folder `CACHE`; the fixture `natives` of `tests/conftest.py`.
+    """Compiles shared objects and programs into the folder `CACHE`; the fixture `natives` of `tests/conftest.py`.
 
     `folder` is for what a test builds otherwise; it is deleted at the end of the session.
     """
@@ -69,6 +69,19 @@ class Natives:
             os.utime(target)
         except FileNotFoundError:
             _compile(text, target, language, flags, near)
+        return target
+
+    def program(self, *sources: Path, flags: Sequence[str] = (), folders: Sequence[Path] = ()) -> Path:
+        """Return a program compiled from files of C++ with `flags`; `folders` of headers are in the include path.
+
+        The test is skipped if the compiler lacks the library of a sanitizer.
+        """
+        text = "".join(path.read_text(encoding="utf-8") for path in sources)
+        target = CACHE / f"{_digest(text, 'c++', ('program', *flags), folders)}.program"
+        try:
+            os.utime(target)
+        except FileNotFoundError:
+            _link(sources, target, [*flags, *(f"-I{folder}" for folder in (*folders, INCLUDE))])
         return target
 
     def install(self, folder: Path, name: str, source: str | Path, *flags: str, language: str = "") -> Path:
@@ -101,9 +114,20 @@ def _compile(text: str, target: Path, language: str, flags: Sequence[str], near:
         os.replace(path, target)
 
 
+def _link(sources: Sequence[Path], target: Path, flags: Sequence[str]) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as work:
+        words = [compiler_for("c++"), "-std=c++17", "-O1", "-pthread", *flags, *map(str, sources), "-o", "program"]
+        done = subprocess.run(words, capture_output=True, text=True, cwd=work, check=False)
+        if re.search(r"(-l|lib)[a-z]*san", done.stderr):
+            pytest.skip("the compiler has no such sanitizer")
+        assert done.returncode == 0, f"{' '.join(words)}\n{done.stderr}"
+        os.replace(Path(work, "program"), target)
+
+
 def _delete_unused() -> None:
     end = time.time() - DAYS * 24 * 60 * 60
-    for path in (*CACHE.glob("*.so"), *OPENCL_CACHE.glob("tempfile_*")):
+    for path in (*CACHE.glob("*.so"), *CACHE.glob("*.program"), *OPENCL_CACHE.glob("tempfile_*")):
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < end:
                 path.unlink()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.backends.cpuacc.building import built, sanitizer_environment
 from tests.instruction_sets import INSTRUCTION_SETS, needs_instruction_set
 from tests.parameters import slow_unless
@@ -20,8 +21,8 @@ IN_QUICK_RUNS = {"baseline", "avx2", "avx512"}
 
 
 def checked(only, every, *mode, **environment):
-    """What a process of its own says of CpuAcc."""
-    words = [sys.executable, "-m", STRICT, only, str(every), *mode]
+    """What a process of its own says of CpuAcc; no other has opened the library in it."""
+    words = [*warm.python(), "-m", STRICT, only, str(every), *mode]
     settings = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), **environment}
     return subprocess.run(words, capture_output=True, text=True, check=False, env=settings, cwd=ROOT)
 

@@ -9,24 +9,20 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from tests.native import INCLUDE, compiler_for
 from tests.parameters import slow_unless
 
 HERE = Path(__file__).parent
 NATIVE = HERE.parents[2] / "native"
-SOURCES = (HERE / "packed_pieces.cpp", NATIVE / "cpuacc/packed.cpp", NATIVE / "cpuacc/checksum.cpp")
+SOURCES = (
+    HERE / "packed_pieces.cpp", NATIVE / "cpuacc/packed.cpp", NATIVE / "cpuacc/checksum.cpp",
+    NATIVE / "common/arena.cpp",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("sanitizers", [*slow_unless("thread".__eq__, ["", "thread", "address,undefined"])])
-def test_equal_pieces_are_there_once_and_as_long_as_somebody_has_them(tmp_path, sanitizers):
+def test_equal_pieces_are_there_once_and_as_long_as_somebody_has_them(natives, sanitizers):
     flags = [f"-fsanitize={sanitizers}", "-g"] if sanitizers else []
-    program = tmp_path / "packed_pieces"
-    words = [compiler_for("c++"), "-std=c++17", "-O1", "-pthread", *flags, f"-I{NATIVE}", f"-I{INCLUDE}", *SOURCES]
-    command = [*words, NATIVE / "common/arena.cpp", "-o", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0 and flags and "error:" not in done.stderr:  # the linker lacks a library
-        pytest.skip("the compiler has no such sanitizer")
-    assert done.returncode == 0, done.stderr
+    program = natives.program(*SOURCES, flags=flags, folders=[NATIVE])
     done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=300)
     if "FATAL: ThreadSanitizer" in done.stderr:
         pytest.skip("the sanitizer does not run on this system")
