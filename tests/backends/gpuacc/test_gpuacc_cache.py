@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from interposer.core.cache import cached_files, read_cached, write_cached
 from interposer.plugins.capi.caching.blobs import Blob, Blobs
 from interposer.plugins.capi.caching.part_cache import CachedPart, read_part
 from interposer.session.runtimes import default_runtime
+from tests import warm
 from tests.backends.gpuacc.test_gpuacc_runs import IMAGE, branches, in_a_process, loaded, small_network
 from tests.parameters import slow_unless
 
@@ -114,7 +114,7 @@ def test_a_cache_folder_that_cannot_be_written_to_is_logged_and_results_are_righ
 @pytest.mark.needs_cpuref
 def test_processes_that_compile_one_network_at_the_same_time_have_right_results(folder, tmp_path):
     paths = [tmp_path / f"{number}.npy" for number in range(2)]
-    words = [[sys.executable, "-c", RUN, str(path)] for path in paths]
+    words = [[*warm.python(), "-c", RUN, str(path)] for path in paths]
     processes = [subprocess.Popen(each, cwd=Path(__file__).parents[3]) for each in words]
     assert [process.wait(300) for process in processes] == [0, 0]
     for path in paths:

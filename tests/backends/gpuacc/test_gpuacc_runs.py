@@ -28,6 +28,7 @@ from interposer.ops import (
     Softmax,
 )
 from interposer.types import DataType
+from tests import warm
 from tests.parameters import slow_unless
 
 FAULTY = Path(__file__).with_name("faulty_opencl.cpp")
@@ -182,7 +183,8 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 def in_a_process(code, *arguments, **environment):
     settings = {**os.environ, **environment, "INTERPOSER_DISABLED_BACKENDS": "CpuAcc"}
-    words = [sys.executable, "-c", code, *arguments]
+    python = [sys.executable] if "LD_LIBRARY_PATH" in environment else warm.python()  # read at the start alone
+    words = [*python, "-c", code, *arguments]
     return subprocess.run(words, capture_output=True, text=True, check=False, env=settings, timeout=300)
 
 
