@@ -23,6 +23,7 @@ struct Deformable {
   const MatMulKernels* products;
   const MoveKernels* moves;
   std::vector<const float*> weights, bias;  // of each group: in panels and in blocks; of few filters as they are, and 0
+  bool computes_weights;                    // they are an operand of the step, as they are
   int64_t batch, channels, height, width, outputs, out_height, out_width, groups, offset_groups;
   int64_t kernel_h, kernel_w, stride_y, stride_x, dilation_y, dilation_x, top, left;
   int64_t columns;  // pixels whose samples are multiplied together, a multiple of kSamplePositions
@@ -35,7 +36,7 @@ struct Deformable {
   int64_t sums() const { return (filters() * columns + 15) / 16 * 16; }
   uint64_t scratch() const { return uint64_t(samples() + sums() + scratch_of(product(0, columns))) * sizeof(float); }
 
-  bool has_few_filters() const { return filters() < kFewFilters; }
+  bool has_pixels_in_vectors() const { return computes_weights || filters() < kFewFilters; }
 
   /// The product of the samples of `count` pixels and the weights of a group, or of the weights and the samples.
   MatMul product(int64_t group, int64_t count) const {
@@ -43,7 +44,7 @@ struct Deformable {
     m.depth = int32_t(depth()), m.bias = bias[size_t(group)];
     m.epilogue.low = -INFINITY, m.epilogue.high = INFINITY;
     m.panel = products->panel;
-    if (has_few_filters()) {
+    if (has_pixels_in_vectors()) {
       m.rows = int32_t(filters()), m.columns = int32_t(count);
       m.a_row = depth(), m.a_depth = 1, m.b_depth = columns, m.b_column = 1, m.out_row = pixels();
       return m;
@@ -96,18 +97,20 @@ struct Deformable {
     for (int64_t n = 0; n < count; n += kSamplePositions)
       sample(in, offsets, mask, first + n, std::min(kSamplePositions, count - n), scratch + n);
     float* out = run.at<float>(step.out[0]) + image * outputs * pixels() + first;
-    multiply(scratch, count, scratch + samples(), out);
+    multiply(scratch, count, computes_weights ? run.at<float>(step.in[4]) : nullptr, scratch + samples(), out);
     if (step.in[2]) add_bias(run.at<float>(step.in[2]), count, out);
   }
 
-  void multiply(const float* from, int64_t count, float* scratch, float* out) const {
+  /// `computed` are the weights that no step has packed; nullptr if they are constant.
+  void multiply(const float* from, int64_t count, const float* computed, float* scratch, float* out) const {
     for (int64_t group = 0; group < groups; ++group) {
       const MatMul m = product(group, count);
       const OutputRange whole{0, m.rows, 0, int32_t(blocks_of(m.columns))};
       const float* samples_of_group = from + group * depth() * columns;
       float* to = out + group * filters() * pixels();
-      if (has_few_filters()) {
-        products->matmul(m, weights[size_t(group)], samples_of_group, to, nullptr, scratch + sums(), whole);
+      if (has_pixels_in_vectors()) {
+        const float* own = computed ? computed + group * filters() * depth() : weights[size_t(group)];
+        products->matmul(m, own, samples_of_group, to, nullptr, scratch + sums(), whole);
         continue;
       }
       products->matmul(m, samples_of_group, nullptr, scratch, nullptr, scratch + sums(), whole);
@@ -131,7 +134,6 @@ struct Deformable {
 Refusal support(const Graph& graph, const Node& node, const Settings& settings) {
   if (Refusal why = all_f32(graph, node)) return why;
   const Tensor& in = *graph.in(node, 0);
-  if (!graph.in(node, 1)->is_constant()) return refused("weights are not constant", IPR_REASON_NOT_CONSTANT);
   if (double(in.shape[2]) * double(in.shape[3]) > kMostPixels)
     return refused("an image of this size", IPR_REASON_RESOURCE);
   return without_posts(graph, node, settings);
@@ -139,17 +141,18 @@ Refusal support(const Graph& graph, const Node& node, const Settings& settings) 
 
 /// Return whether the products add the bias.
 bool adds_bias(const Deformable& layer, const Tensor* bias) {
-  return bias && bias->is_constant() && !layer.has_few_filters();
+  return bias && bias->is_constant() && !layer.has_pixels_in_vectors();
 }
 
 /// Pack the weights of each group, and the bias that the products add.
 void pack(Deformable& layer, const Tensor& weights, const Tensor* bias, Builder& builder) {
   const int64_t depth = layer.depth(), filters = layer.filters();
-  const bool few = layer.has_few_filters();
+  const bool few = layer.has_pixels_in_vectors();
   for (int64_t group = 0; group < layer.groups; ++group) {
-    const Weights own{weights.floats() + group * filters * depth, filters, depth, 1, depth, 1, 0};
     layer.bias.push_back(adds_bias(layer, bias) ? pack_bias(bias, group * filters, filters, builder)
                                                 : pack_bias(nullptr, 0, std::max(filters, layer.columns), builder));
+    if (layer.computes_weights) continue;
+    const Weights own{weights.floats() + group * filters * depth, filters, depth, 1, depth, 1, 0};
     const uint64_t bytes = uint64_t(few ? filters * depth : own.packed()) * sizeof(float);
     layer.weights.push_back(static_cast<const float*>(builder.pack(bytes, [&](void* to) {
       if (few)
@@ -184,6 +187,7 @@ void lower(const Node& node, Builder& builder) {
   layer->dilation_y = node.integer("dilation_y", 1), layer->dilation_x = node.integer("dilation_x", 1);
   layer->top = node.integer("pad_top"), layer->left = node.integer("pad_left");
   layer->columns = columns_of(*layer);
+  layer->computes_weights = !weights.is_constant();
   const Tensor* bias = graph.in(node, 3);
   pack(*layer, weights, bias, builder);
   const double samples = double(out.shape[0] * layer->pixels() * layer->channels * layer->taps());
@@ -196,6 +200,7 @@ void lower(const Node& node, Builder& builder) {
   step.max_parts = parts_for(builder.settings, samples + 2 * products / cost::kOperationsPerNs);
   step.scratch_per_part = layer->scratch();
   step.in = {operand(0), operand(2), adds_bias(*layer, bias) ? Buffer() : operand(3), operand(4)};
+  step.in.push_back(layer->computes_weights ? operand(1) : Buffer());
   step.out = {builder.buffer(node.outputs[0])};
   step.state = std::move(layer);
   builder.add(std::move(step));
