@@ -12,9 +12,9 @@ namespace native {
 /// Multiply the quotient of a dividend of up to 17 bits and a divisor by a factor. The quotient is computed with the
 /// reciprocal of the divisor, which is positive: see `reciprocal`.
 inline int64_t quotient_by_reciprocal(int64_t dividend, int64_t inverse, int exponent, const FixedPoint& factor) {
-  const int64_t size = dividend < 0 ? -2 * dividend - 1 : dividend;
-  const int headroom = dividend == 0 ? 31 : leading_zeros(size) - 1;
-  const int64_t scaled = multiply(dividend, {inverse, std::min(headroom, 30)});
+  if (dividend == 0) return 0;
+  const int headroom = __builtin_clz(uint32_t(dividend < 0 ? -2 * dividend - 1 : dividend)) - 1;  // at least 13
+  const int64_t scaled = high_mul(shifted_left(dividend, headroom), inverse);
   return multiply(scaled, {factor.multiplier, factor.shift - exponent - headroom});
 }
 
@@ -40,7 +40,7 @@ class Reciprocals {
 template <class Inverse>
 int64_t quotient(int64_t a, int64_t b, const FixedPoint& factor, const Inverse& inverse_of) {
   const int64_t dividend = b < 0 ? -a : b == 0 ? 0 : a, divisor = std::max<int64_t>(std::abs(b), 1);
-  return quotient_by_reciprocal(dividend, inverse_of(divisor), 31 - leading_zeros(divisor), factor);
+  return quotient_by_reciprocal(dividend, inverse_of(divisor), 31 - __builtin_clz(uint32_t(divisor)), factor);
 }
 
 inline int64_t quotient(int64_t a, int64_t b, const FixedPoint& factor) {

@@ -27,6 +27,21 @@ CPUACC_INLINE IntVec add_pairs(IntVec sums, const int16_t* a, const int16_t* b) 
 #endif
 }
 
+/// The exact sum of the lanes.
+CPUACC_INLINE int64_t wide_sum_of_lanes(IntVec x) {
+#if defined(__AVX512F__)
+  const __m512i all = reinterpret_cast<__m512i>(x);
+  return _mm512_reduce_add_epi64(_mm512_add_epi64(_mm512_cvtepi32_epi64(_mm512_castsi512_si256(all)),
+                                                  _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(all, 1))));
+#elif defined(__aarch64__)
+  return vaddlvq_s32(x);
+#else
+  int64_t sum = 0;
+  for (int lane = 0; lane < kLanes; ++lane) sum += x[lane];
+  return sum;
+#endif
+}
+
 /// The number of elements after which a lane may not fit into 32 bits: each product has less than 23 bits.
 constexpr int64_t kPiece = 128 * kLanes;
 
@@ -43,8 +58,7 @@ CPUACC_INLINE void multiply_tile(const int16_t* weights, const int16_t* in, int6
         for (int n = 0; n < kCount; ++n)
           sums[row][n] = add_pairs(sums[row][n], weights + row * depth + k, in + n * in_step + k);
     for (int row = 0; row < kRows; ++row)
-      for (int n = 0; n < kCount; ++n)
-        for (int lane = 0; lane < kLanes; ++lane) totals[row][n] += sums[row][n][lane];
+      for (int n = 0; n < kCount; ++n) totals[row][n] += wide_sum_of_lanes(sums[row][n]);
   }
   for (int row = 0; row < kRows; ++row)
     for (int n = 0; n < kCount; ++n) out[n * out_step + row] = totals[row][n];

@@ -165,6 +165,22 @@ def test_sums_and_products_with_any_scale_and_zero_point(
     layers.check(again)
 
 
+@pytest.mark.parametrize("zero_points", [(0, 0), (5, -32768), (-32768, 32767)])
+@pytest.mark.parametrize("scale", [2.0**-10, 3e-7])
+def test_quotients_of_every_divisor(zero_points: tuple[int, int], scale: float) -> None:
+    layers = Layers()
+    divisors = np.arange(-(2**15), 2**15).astype(np.int16)
+    dividends = layers.rng.permutation(divisors)
+    dividends[:4] = [-32768, 32767, 0, -1]
+    operands = []
+    for number, (array, zero_point) in enumerate(zip((dividends, divisors), zero_points, strict=True)):
+        layers.arrays.append(array)
+        info = TensorInfo(array.shape, DataType.INT16, Quantization(0.001, zero_point))
+        operands.append(layers.network.add_input_layer(number, info))
+    quotients = result(2**16, quantization=Quantization(scale, zero_points[0]))
+    layers.check(layers.network.add_layer(Division(), *operands, outputs=quotients))
+
+
 UNIT = Quantization(2.0**-15, 0)
 CURVES = [
     (function, quantization)
