@@ -394,6 +394,9 @@ def test_unknown_layers_are_counted_before_anything_is_read():
         ("", "the file is empty"),
         ('layer { name: "a" ', "the file is truncated or damaged, or is no Caffe model (text format: "),
         ('name: "x"', "the file has no layers; give the prototxt of the network, and not that of a solver"),
+        ('layer { name: "a" type: "InnerProduct" blobs { data: 1 } }',
+         "no layer gives an output, as in a file that has only weights; "
+         "give the prototxt of the network, and this file as its weights"),
         ('layer { name: "a" type: "ReLU" bottom: "x" top: "y" }',
          "layer[0] a: it reads 'x', which no layer before it writes"),
         ('input: "x" input_dim: 1 layer { name: "a" type: "ReLU" bottom: "x" bottom: "x" top: "y" }',

@@ -33,7 +33,13 @@ class Flow(NamedTuple):
 
         Raises:
             BindingError: the network has no blob or layer of a requested name.
+            ParseError: no layer writes a blob that is an output.
         """
+        if names is None and not self.unread:
+            raise ParseError(
+                "no layer gives an output, as in a file that has only weights; "
+                "give the prototxt of the network, and this file as its weights"
+            )
         if names is None:
             return {name: self.last[name] for name in self.unread}
         first_tops = {layer.name: (number, 0) for number, layer in enumerate(layers) if layer.tops}
