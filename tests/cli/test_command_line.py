@@ -356,6 +356,13 @@ def test_a_full_disk_is_told_once(word):
     assert (done.returncode, done.stderr) == (2, "interposer: standard output: No space left on device\n")
 
 
+@pytest.mark.parametrize("words", [["ops", "Nothing"], ["ops", "--nothing"], ["run", "absent.onnx", "--debug"]])
+def test_a_full_standard_error_changes_no_exit_status(words):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(interposer(*words), stdout=subprocess.PIPE, stderr=full, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
 @pytest.mark.parametrize("words", one_in(2, ["ops", "ops --json", "--help", "ops --help", "backends", "--version"]))
 def test_a_closed_standard_output_is_an_error_with_one_line(words):
     done = subprocess.run(

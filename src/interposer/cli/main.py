@@ -19,7 +19,7 @@ from interposer._version import __version__
 from interposer.cli import interrupts
 from interposer.cli.option_names import in_options
 from interposer.cli.parsing import LEVEL_OPTION, Parser, add_global_arguments, command_parser, parsed
-from interposer.cli.streams import discard_output, log_messages, prepare_streams, printable
+from interposer.cli.streams import discard_output, log_messages, prepare_streams, print_error, printable
 from interposer.core.config import check_settings, unknown_variables
 from interposer.core.errors import (
     InterposerError,
@@ -219,11 +219,11 @@ def _warn_of_unknown_variables() -> None:
 
 def _report(error: Exception, debug: bool) -> None:
     if debug:
-        traceback.print_exc()
+        print_error(traceback.format_exc().rstrip())
     for cause in _causes(error) if _lacks_memory(error) else ():
         cause.__traceback__ = None  # whose frames have the network in memory
     lines = f"interposer: {_message(error)}".split("\n")
-    print("\n".join(map(printable, lines)), file=sys.stderr)
+    print_error("\n".join(map(printable, lines)))
     try:
         sys.stdout.flush()
     except OSError:
@@ -337,7 +337,7 @@ def _command(words: Sequence[str]) -> tuple[str | None, int]:
     if not _is_model(word):
         _refuse_command(word)
     line = " ".join(["interposer", *words[:place], "run", *words[place:]])
-    print(printable(f"interposer: no command is given, so this is: {line}"), file=sys.stderr)
+    print_error(printable(f"interposer: no command is given, so this is: {line}"))
     return "run", place
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Container, Sequence
 from typing import Any, Final, TypeVar
 
@@ -11,7 +10,7 @@ from interposer.cli.arguments.shared import Number
 from interposer.cli.numbers import listed
 from interposer.cli.progress import progress_line
 from interposer.cli.running import Running, runtime_with_threads
-from interposer.cli.streams import printable
+from interposer.cli.streams import print_error, printable
 from interposer.core.errors import InvalidArgumentError
 from interposer.optimizer import OptimizerOptions
 from interposer.session import Limits, Model, load
@@ -143,4 +142,4 @@ def report_absent(model: Model) -> None:
 
 def report_skipped(backend: str, reason: str) -> None:
     """Report on standard error that a requested backend is not used, and why."""
-    print(printable(f"interposer: backend {backend!r} is skipped: {reason}"), file=sys.stderr)
+    print_error(printable(f"interposer: backend {backend!r} is skipped: {reason}"))

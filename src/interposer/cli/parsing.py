@@ -13,7 +13,7 @@ from importlib import import_module
 from itertools import takewhile
 from typing import Any, Final, NoReturn
 
-from interposer.cli.streams import LEVELS
+from interposer.cli.streams import LEVELS, print_error
 from interposer.core.errors import did_you_mean
 
 __all__ = [
@@ -142,9 +142,14 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"unknown choice {value!r}{hint} (known: {', '.join(known)})")
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Write a message, and report a full disk or a closed pipe, which the method of the base class ignores."""
-        if message:
-            (file or sys.stderr).write(message)
+        """Write a message, and report a full disk or a closed pipe, which the method of the base class ignores.
+
+        Messages for standard error are discarded if it is full.
+        """
+        if message and file is sys.stdout:
+            file.write(message)
+        elif message:
+            print_error(message.removesuffix("\n"))
 
     def error(self, message: str) -> NoReturn:
         """Print the short usage and a message, and exit with status 2."""
@@ -165,7 +170,7 @@ class Parser(argparse.ArgumentParser):
         for action in actions:
             lines += self._explanation(action)
         lines.append(f"       {self.prog} --help describes all arguments")
-        print("\n".join(lines), file=sys.stderr)
+        print_error("\n".join(lines))
         self.exit(2, f"{self.prog}: error: {message}\n")
 
     def short_usage(self) -> str:

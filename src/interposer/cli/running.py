@@ -17,7 +17,7 @@ from interposer.backend import OptionValue
 from interposer.backend.devices import is_address
 from interposer.cli.outputs import check_writable
 from interposer.cli.sources import sources_of
-from interposer.cli.streams import printable
+from interposer.cli.streams import print_error, printable
 from interposer.core.config import BACKEND_PATH, NUM_THREADS
 from interposer.core.errors import InvalidArgumentError, UnknownBackendError
 from interposer.core.files import is_same_file
@@ -169,10 +169,9 @@ def _check_folder(folder: str) -> None:
     if not os.path.isdir(folder):
         raise InvalidArgumentError(f"--backend-path: there is no folder {folder!r}")
     if not any(looks_like_a_backend(name) for name in os.listdir(folder)):
-        print(
+        print_error(
             f"interposer: --backend-path: {printable(folder)!r} contains no backend, which is a file with a name such "
-            "as Example_Npu_backend.so or Example_Npu_backend.py",
-            file=sys.stderr,
+            "as Example_Npu_backend.so or Example_Npu_backend.py"
         )
 
 

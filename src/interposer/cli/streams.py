@@ -12,7 +12,7 @@ from typing import Final, TextIO
 
 from interposer.cli import interrupts
 
-__all__ = ["LEVELS", "discard_output", "log_messages", "prepare_streams", "printable", "unlogged"]
+__all__ = ["LEVELS", "discard_output", "log_messages", "prepare_streams", "print_error", "printable", "unlogged"]
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 """The levels of log messages that the command line can show, the most detailed first."""
@@ -76,6 +76,12 @@ def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
 def printable(text: str) -> str:
     """Return the text on one line and without control characters, which could change the state of a terminal."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def print_error(text: str) -> None:
+    """Print text on standard error, or discard it if that is full, so that the exit status is the only report."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def discard_output() -> None:
