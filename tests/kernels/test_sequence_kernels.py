@@ -33,6 +33,10 @@ def test_without_the_element_itself_the_sum_is_one_element_less(x, axis):
     np.testing.assert_array_equal(compute(CumSum(axis, exclusive=True), x), compute(CumSum(axis), x) - x)
 
 
+def test_an_exclusive_sum_in_reverse_has_the_elements_after_each():
+    assert compute(CumSum(exclusive=True, reverse=True), F32([1, 2, 4])).tolist() == [6, 4, 0]
+
+
 def test_products_begin_with_one():
     assert compute(CumProd(exclusive=True), F32([2, 3, 4])).tolist() == [1, 2, 6]
 
