@@ -90,6 +90,18 @@ def test_wrong_options_end_the_command_before_it_loads_models(file, words, text)
         assert text in process.stderr.read()
 
 
+@pytest.mark.parametrize(("number", "since"), [("nonsense", "1.5"), ("0", ""), ("0", "nonsense")])
+def test_variables_of_workers_that_no_server_has_set_are_refused(file, monkeypatch, number, since):
+    monkeypatch.setenv("INTERPOSER_SERVE_WORKER", number)
+    monkeypatch.setenv("INTERPOSER_SERVE_SINCE", since)
+    with started(file) as (process, line):
+        assert (process.wait(300), line) == (2, "")
+        assert process.stderr.read() == (
+            f"interposer: INTERPOSER_SERVE_WORKER is {number!r}, and INTERPOSER_SERVE_SINCE is {since!r}; only a "
+            "server sets these environment variables, for the processes of --workers; unset both\n"
+        )
+
+
 def test_json_logs_have_a_line_for_each_request(file):
     with started(file, "--json-logs", "--metrics-port", "0") as (process, line):
         client = client_of(line)

@@ -49,15 +49,16 @@ def _fetched(args: argparse.Namespace) -> Iterator[None]:
 
 def _serve(args: argparse.Namespace) -> None:
     from interposer.serving.server import run_server  # noqa: PLC0415 - optional dependencies
-    from interposer.serving.workers import WORKER, Workers  # noqa: PLC0415
+    from interposer.serving.workers import Workers, parent_started  # noqa: PLC0415
 
     _check_least_versions(args)
     if args.json_logs:
         _log_json()
     _add_token(args)
-    if args.workers == 1 or os.environ.get(WORKER):
+    since = parent_started()
+    if args.workers == 1 or since is not None:
         with required_options(args, checks_use=False) as options:
-            run_server(lambda: _server(args, *options), stops_with_stdin=bool(os.environ.get(WORKER)))
+            run_server(lambda: _server(args, since, *options), stops_with_stdin=since is not None)
         return
     _check_models(args)
     parent = Workers(args.workers, lambda ports: _command(args, ports), _listen(args), args.drain + args.shutdown_delay)
@@ -225,13 +226,15 @@ def _origins(args: argparse.Namespace) -> tuple[str, ...]:
     return tuple(map(origin_of, args.allow_origin))
 
 
-def _server(args: argparse.Namespace, creation: CreationOptions, model_options: ModelOptions) -> Any:
+def _server(
+    args: argparse.Namespace, since: float | None, creation: CreationOptions, model_options: ModelOptions
+) -> Any:
+    """Return the server; `since` is when the parent of a worker process was started."""
     from interposer.serving.core import Core  # noqa: PLC0415
     from interposer.serving.loading import Loader  # noqa: PLC0415
     from interposer.serving.options import ServeOptions  # noqa: PLC0415
     from interposer.serving.repository import Repository  # noqa: PLC0415
     from interposer.serving.server import Server  # noqa: PLC0415
-    from interposer.serving.workers import SINCE, WORKER  # noqa: PLC0415
 
     options = ServeOptions(
         queue=args.queue, max_body=args.max_body, timeout=args.timeout, drain=args.drain,
@@ -241,14 +244,14 @@ def _server(args: argparse.Namespace, creation: CreationOptions, model_options: 
         clients=known_clients(args), hosts=_hosts(args),
         origins=_origins(args), max_memory=args.max_memory, max_connections=args.max_connections,
     )  # fmt: skip
-    is_worker = bool(os.environ.get(WORKER))
+    is_worker = since is not None
     loader = Loader(
         args.threads, sequences=(options.sequence_idle, options.max_sequences), allows_states=not is_worker,
         cache=options.cache, workers=args.workers,
         creation=creation, model_options=model_options,
     )  # fmt: skip
     core = Core(Repository(lambda: _sources(args), loader, workers=args.workers), options)
-    core.started = float(os.environ.get(SINCE, core.started))
+    core.started = core.started if since is None else since
     return Server(core, _listen(args), lambda addresses: _say(args, core, addresses, is_worker))
 
 

@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any, Final
 
-from interposer.core.errors import InterposerError, InvalidArgumentError
+from interposer.core.errors import ConfigError, InterposerError, InvalidArgumentError
 from interposer.core.records import dataclass
 from interposer.serving.listen import Listen
 from interposer.serving.metrics import forget_process
 from interposer.serving.statistics import FOLDER
 
-__all__ = ["READY", "SINCE", "WORKER", "Workers"]
+__all__ = ["READY", "SINCE", "WORKER", "Workers", "parent_started"]
 
 _log: Final = logging.getLogger("interposer.serving")
 WORKER: Final = "INTERPOSER_SERVE_WORKER"
@@ -36,6 +36,25 @@ _STABLE: Final = 60.0
 _STARTS: Final = 4
 """How often a worker may be killed before any worker was ready; more of it ends the server."""
 _POLL: Final = 0.05
+
+
+def parent_started() -> float | None:
+    """Return when the parent of this worker process was started, in seconds since 1970; None if it is no worker.
+
+    Raises:
+        ConfigError: somebody else than the parent has set the environment variables of workers.
+    """
+    number = os.environ.get(WORKER)
+    if not number:
+        return None
+    try:
+        int(number)
+        return float(os.environ.get(SINCE, ""))
+    except ValueError as error:
+        raise ConfigError(
+            f"{WORKER} is {number!r}, and {SINCE} is {os.environ.get(SINCE, '')!r}; only a server sets these "
+            "environment variables, for the processes of --workers; unset both"
+        ) from error
 
 
 @dataclass(eq=False)
