@@ -129,7 +129,7 @@ def test_one_that_hangs_is_put_aside_when_the_time_is_over(inner: Callable[[], B
     model = ip.load(network(), ["F", "CpuRef"], runtime=runtime, fallback=True)
     try:
         for _ in range(8):
-            near(model.run([X], deadline=4.0)[0])
+            near(model.run([X], deadline=2.0)[0])
     finally:
         let_go.set()
     assert happened(model) == [("F", REPLACED)]
@@ -144,7 +144,7 @@ def test_a_submitted_run_that_hangs_is_repeated_without_the_backend(
     model = ip.load(network(), ["F", "CpuRef"], runtime=runtime, fallback=True)
     try:
         for _ in range(8):
-            near(model.submit([X], deadline=4.0).result()[0])
+            near(model.submit([X], deadline=2.0).result()[0])
     finally:
         let_go.set()
     assert happened(model) == [("F", REPLACED)]
@@ -291,7 +291,7 @@ def test_of_two_branches_the_one_that_hangs_is_blamed() -> None:
     with Runtime(ip.CreationOptions(num_threads=2)) as runtime:
         failing(runtime, "F", at=1, how=let_go.wait, only=(Activation,))
         model = ip.load(network, ["F", "CpuRef"], runtime=runtime, fallback=True)
-        assert model.run([[1, 2, 3, 4]], deadline=4.0)[0].tolist() == [65, 130, 195, 260]
+        assert model.run([[1, 2, 3, 4]], deadline=2.0)[0].tolist() == [65, 130, 195, 260]
         let_go.set()
         assert happened(model) == [("F", REPLACED)]
 
