@@ -13,7 +13,8 @@ namespace native {
 /// reciprocal of the divisor, which is positive: see `reciprocal`.
 inline int64_t quotient_by_reciprocal(int64_t dividend, int64_t inverse, int exponent, const FixedPoint& factor) {
   if (dividend == 0) return 0;
-  const int headroom = __builtin_clz(uint32_t(dividend < 0 ? -2 * dividend - 1 : dividend)) - 1;  // at least 13
+  const int64_t sign = dividend >> 63, size = (dividend << (sign & 1)) ^ sign;  // -2 * dividend - 1 if negative
+  const int headroom = __builtin_clz(uint32_t(size)) - 1;                       // at least 13
   const int64_t scaled = high_mul(shifted_left(dividend, headroom), inverse);
   return multiply(scaled, {factor.multiplier, factor.shift - exponent - headroom});
 }
@@ -39,7 +40,7 @@ class Reciprocals {
 /// the inverse of a divisor, the first number of `reciprocal`.
 template <class Inverse>
 int64_t quotient(int64_t a, int64_t b, const FixedPoint& factor, const Inverse& inverse_of) {
-  const int64_t dividend = b < 0 ? -a : b == 0 ? 0 : a, divisor = std::max<int64_t>(std::abs(b), 1);
+  const int64_t sign = b >> 63, dividend = b == 0 ? 0 : (a ^ sign) - sign, divisor = std::max<int64_t>(std::abs(b), 1);
   return quotient_by_reciprocal(dividend, inverse_of(divisor), 31 - __builtin_clz(uint32_t(divisor)), factor);
 }
 

@@ -27,7 +27,26 @@ struct WideRequantization {
     return std::clamp<int64_t>(kind == exact ? rounded(sum, channel) : scaled(sum, channel), -32768, 32767);
   }
 
+  /// Write the results of the sums of `count` channels from `channel` on, `step` elements apart.
+  template <class Sum>
+  void codes(const Sum* sums, int64_t channel, int64_t count, int16_t* out, int64_t step) const {
+    if (kind == wide_fixed_point && !wraps) return wide_codes(sums, channel, count, out, step);
+    const WideRequantization own = *this;  // a copy, which the results do not overlap
+    for (int64_t n = 0; n < count; ++n) out[n * step] = int16_t(own.code(int64_t(sums[n]), channel + n));
+  }
+
  private:
+  template <class Sum>
+  void wide_codes(const Sum* sums, int64_t channel, int64_t count, int16_t* out, int64_t step) const {
+    const int64_t *factors = multipliers + channel, *added = bias ? bias + channel : nullptr, zero_point = zero;
+    const int32_t* exponents = shifts + channel;
+    for (int64_t n = 0; n < count; ++n) {
+      const int64_t sum = int64_t(sums[n]) + (added ? added[n] : 0);
+      const int64_t result = wide(sum, factors[n], 15 - exponents[n]) + zero_point;
+      out[n * step] = int16_t(std::clamp<int64_t>(result, -32768, 32767));
+    }
+  }
+
   int64_t rounded(int64_t sum, int64_t channel) const {
     double value = double(sum) * ratios[channel];
     if (real_bias) value += real_bias[channel];
@@ -35,6 +54,12 @@ struct WideRequantization {
   }
 
   static int64_t whole(double value) { return int64_t(std::clamp(value, -1e9, 1e9)); }
+
+  /// The nearest integer, within 1e9; halves are rounded away from zero.
+  static int64_t nearest(double value) {
+    const int64_t size = int64_t(std::min(std::fabs(value), 1e9) + 0.5);
+    return value < 0 ? -size : size;
+  }
 
   int64_t scaled(int64_t sum, int64_t channel) const {
     if (wraps) sum = native::wrapped(sum);
@@ -46,7 +71,7 @@ struct WideRequantization {
       case wide_fixed_point:
         return wide(sum, multipliers[channel], 15 - shifts[channel]) + zero;
       default:
-        return whole(native::round_half_away(double(sum) * ratios[channel]) + double(zero));
+        return nearest(double(sum) * ratios[channel]) + zero;
     }
   }
 

@@ -138,10 +138,7 @@ struct Wide {
         kernels->multiply(weights + group * filters * size, windows, size, count, size, filters, narrow, sums, filters);
         for (int64_t n = 0; n < count; ++n) {
           int16_t* pixel = out + (columns.first + (x + n) * columns.apart) * to.w;
-          for (int64_t filter = 0; filter < filters; ++filter) {
-            const int64_t channel = group * filters + filter;
-            pixel[channel * to.c] = int16_t(requantization.code(sums[n * filters + filter], channel));
-          }
+          requantization.codes(sums + n * filters, group * filters, filters, pixel + group * filters * to.c, to.c);
         }
       }
   }
@@ -163,7 +160,7 @@ struct Wide {
           }
           kernels->add_products(sums, in, weights + (ky * columns.taps() + kx) * outputs, outputs);
         }
-      for (int64_t n = 0; n < outputs; ++n) out[x * to.w + n * to.c] = int16_t(requantization.code(sums[n], n));
+      requantization.codes(sums, 0, outputs, out + x * to.w, to.c);
     }
   }
 
