@@ -106,7 +106,6 @@ def profile(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
         gc.collect()
         capfd.readouterr()
         run_on_ones(network)
-        gc.collect()
         captured = capfd.readouterr()
         return captured.out + captured.err
 
