@@ -274,6 +274,7 @@ def test_the_file_says_what_is_isolated_too(tmp_path: Path, monkeypatch: pytest.
         assert runtime.registry.isolation("Other") is None
 
 
+@as_forks
 def test_a_child_process_isolates_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INTERPOSER_ISOLATE", "Nesting")
     with ip.Runtime() as runtime:
@@ -410,6 +411,7 @@ def test_nothing_of_the_working_directory_is_imported(tmp_path: Path, monkeypatc
         assert runtime.registry.reason_absent(Device.id) is None
 
 
+@as_forks
 @pytest.mark.parametrize("seconds", [1e7, 1e300])
 def test_a_deadline_may_be_far_away(seconds: float) -> None:
     options = ip.CreationOptions(isolate={"CpuRef": ip.Isolation(deadline_seconds=seconds, start_seconds=seconds)})
