@@ -153,7 +153,7 @@ def life(p: Picture) -> None:
     for number, (name, work, fill, product) in enumerate(steps):
         top = MARGIN + number * 96
         p.box(MARGIN, top, 408, 50, name, fill, small=work)
-        p.arrow((60, top + 50), (60, top + 92), head=number < len(steps) - 1)
+        p.arrow((60, top + 50), (60, top + (92 if number < len(steps) - 1 else 84)))
         p.text(76, top + 76, product, kind="muted", size=13.5)
     p.line("load() does the first three; call the model for the last.")
 
