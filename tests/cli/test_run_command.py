@@ -389,6 +389,13 @@ def test_values_that_a_network_does_not_have_are_refused(run, folder, words, tex
     assert text in run(network, "--input", "x.npy", *words, status=2)
 
 
+def test_a_network_without_outputs_is_refused(run, folder):
+    file = folder / "empty.txt"
+    file.write_text('graph "empty" {\n  %x = Input : float32[2]\n}\n')
+    text = f"interposer: {file}: the network has no outputs, so it computes nothing\n"
+    assert run(file, "--random", status=2) == text
+
+
 def test_inputs_are_made_up_only_with_random_and_are_the_same_for_a_seed(run, folder):
     file = networks.doubler(folder)
     text = "interposer: no --input gives these inputs of the network:\n  - 'x' float32[1, 4]\n"
