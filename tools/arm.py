@@ -5,6 +5,7 @@
     python tools/arm.py build      # cross-compile the native parts and their unit tests
     python tools/arm.py test       # build, and run unit tests, conformance cases, models and random networks
     python tools/arm.py count      # compare executed instructions with the recorded ones; `--record` writes them
+    python tools/arm.py count --networks bert_small,lstm     # the same, of networks of the benchmark
     python tools/arm.py run --cpu neoverse-n1 -- -m interposer backends
 
 The first two commands need the network and once take some minutes. Their results lie in a cache folder of 700 MB,
@@ -53,6 +54,9 @@ PYTHON: Final = "3.13"
 WHEELS: Final = ("numpy", "ml_dtypes", "onnx", "flatbuffers", "pytest", "hypothesis", "pillow", "rich")
 PEERS: Final = ("onnxruntime", "ai-edge-litert", "openvino")
 """Engines that `count --engine` compares with."""
+ARM_NN: Final = ("libarmnn-cpuacc-backend33", "libarmnntfliteparser24t64", "python3-pyarmnn")
+"""Arm NN, another engine that `count --engine` compares with, is in the root folder."""
+ENGINES: Final = ("interposer", "litert", "onnxruntime", "openvino", "armnn")
 PROCESSORS: Final = {"cortex-a53": "neon", "neoverse-n1": "dotprod", "neoverse-n2": "i8mm"}
 """Emulated processors, and the level of kernels that each of them chooses."""
 ALLOWED: Final = 1.02
@@ -86,7 +90,13 @@ def _parser() -> argparse.ArgumentParser:
     test.add_argument("--every", type=int, default=97, help="one of so many conformance samples is tried")
     count = commands.add_parser("count")
     count.add_argument("--record", action="store_true", help="replace the recorded counts, and compare nothing")
-    count.add_argument("--engine", default="interposer", choices=("interposer", "litert", "onnxruntime", "openvino"))
+    count.add_argument("--engine", default="interposer", choices=ENGINES)
+    count.add_argument(
+        "--networks",
+        type=lambda text: text.split(","),
+        default=[],
+        help="networks of the benchmark, separated by commas, that are counted instead of the models and layers",
+    )
     run = commands.add_parser("run")
     run.add_argument("--blocks", type=int, default=0, help="print the blocks of code that executed most between marks")
     run.add_argument("arguments", nargs="+", help="arguments of Python, after --")
@@ -124,7 +134,7 @@ def _fetch_emulator() -> None:
 def _fetch_system() -> None:
     """Make the root folder: extracted packages suffice, because only the emulator reads it."""
     _needs("mmdebstrap", "mmdebstrap")
-    include_option = f"--include=python{PYTHON},libstdc++6,libgomp1,libgtest-dev"
+    include_option = f"--include=python{PYTHON},libstdc++6,libgomp1,libgtest-dev,{','.join(ARM_NN)}"
     shutil.rmtree(SYSTEM, ignore_errors=True)
     _call("mmdebstrap", "--quiet", "--arch=arm64", "--variant=extract", include_option, RELEASE, SYSTEM)
     if not (SYSTEM / "lib").exists():
@@ -313,7 +323,8 @@ def _count(args: argparse.Namespace) -> int:
         raise MissingError("the counting emulator is not built (make arm-root)")
     if args.engine == "interposer":
         _build(args)
-    counts = {cpu: _counted(cpu, args.engine) for cpu in args.cpu.split(",")}
+    files = _written(args.networks)
+    counts = {cpu: _counted(cpu, args.engine, files) for cpu in args.cpu.split(",")}
     if args.engine != "interposer":
         _print_table(counts)
         return 0
@@ -324,9 +335,23 @@ def _count(args: argparse.Namespace) -> int:
     return compared(counts, _recorded())
 
 
-def _counted(cpu: str, engine: str) -> dict[str, int]:
-    """Return the executed instructions of one inference by its name."""
-    words: list[str | Path] = [COUNTING_EMULATOR, _system_python(), ROOT / "tools" / "arm_models.py", "count", engine]
+def _written(names: Sequence[str]) -> list[Path]:
+    """Return the ONNX files of networks of the benchmark.
+
+    Beside each file are its inputs, and a TensorFlow Lite file if that format can express the network.
+    """
+    if not names:
+        return []
+    sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
+    from benchmarks.engines.cases import prepare  # noqa: PLC0415 - it needs packages that no other command does
+
+    return [prepare(name, 1, None, BUILD / "networks", (".onnx", ".tflite")).path for name in names]
+
+
+def _counted(cpu: str, engine: str, files: Sequence[Path]) -> dict[str, int]:
+    """Return the executed instructions of one inference by its name: of these files, or of all models and layers."""
+    program = ROOT / "tools" / "arm_models.py"
+    words: list[str | Path] = [COUNTING_EMULATOR, _system_python(), program, "count", engine, *files]
     completed = _emulated(words, cpu, capture=True, QEMU_PLUGIN=f"file={PLUGIN}", INTERPOSER_NUM_THREADS="1")
     if completed.returncode:
         print(re.sub(r"^COUNT .*\n", "", completed.stderr, flags=re.MULTILINE), file=sys.stderr)

@@ -2,9 +2,10 @@
 
     check              # each model with golden outputs: quantized ones bit for bit, others to the last digits
     count ENGINE       # one inference of each model and kernel between two marks of the counting emulator
+    count ENGINE FILE...   # the same of these ONNX files, which tools/arm.py has written
     networks COUNT     # random networks on CpuAcc, beside the reference
 
-Engines are interposer, litert, onnxruntime and openvino, on one thread.
+Engines are interposer, litert, onnxruntime, openvino and armnn, on one thread.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,14 +29,17 @@ FLOATS: Final = ("ad01_fp32", "pretrainedResnet", "vww_96_float")
 DYNAMIC_RANGE: Final = "kws_ref_model_float32"
 """TFLite quantizes activations of this model on the fly; here its weights are dequantized."""
 
+LITE_ONLY: Final = ("litert", "armnn")
+"""Engines that read TensorFlow Lite files, but no ONNX."""
+
 Call = Callable[[], Any]
 
 
-def main(command: str, argument: str = "") -> int:
+def main(command: str, argument: str = "", *files: str) -> int:
     """Run a command of the module docstring, and return its exit status."""
     if command == "networks":
         return _networks(int(argument))
-    return _check() if command == "check" else _count(argument)
+    return _check() if command == "check" else _count(argument, [Path(file) for file in files])
 
 
 def _check() -> int:
@@ -88,9 +92,9 @@ def _networks(count: int) -> int:
 # ---- Counting -------------------------------------------------------------------------------------------------------
 
 
-def _count(engine: str) -> int:
+def _count(engine: str, files: Sequence[Path]) -> int:
     first: Call | None = None
-    for number, (name, call) in enumerate(_calls(engine)):
+    for number, (name, call) in enumerate(_calls_of_files(engine, files) if files else _calls(engine)):
         print(f"NAME {name}", flush=True)
         _count_calls(number, call)
         first = first or call
@@ -115,12 +119,22 @@ def _calls(engine: str) -> Iterator[tuple[str, Call]]:
     if engine != "onnxruntime":
         for name in _names():
             yield name, PREPARE[engine](str(MODELS / f"{name}.tflite"), [_input_of(name)])
-    if engine == "litert":
+    if engine in LITE_ONLY:
         return
     import arm_kernels  # noqa: PLC0415
 
     for name, model, inputs in arm_kernels.models():
         yield name, PREPARE[engine](model, inputs)
+
+
+def _calls_of_files(engine: str, files: Sequence[Path]) -> Iterator[tuple[str, Call]]:
+    """Yield the name of each network that the engine can read, and a function that runs it once."""
+    for path in files:
+        file = path.with_suffix(".tflite") if engine in LITE_ONLY else path
+        if file.exists():
+            with np.load(path.with_suffix(".inputs.npz")) as arrays:
+                inputs = list(arrays.values())
+            yield path.stem.split("-")[0], PREPARE[engine](str(file), inputs)
 
 
 def _input_of(name: str) -> np.ndarray:
@@ -157,7 +171,8 @@ def _onnxruntime(model: Any, inputs: list[np.ndarray]) -> Call:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    read = model if isinstance(model, str) else model.SerializeToString()
+    session = onnxruntime.InferenceSession(read, options, providers=["CPUExecutionProvider"])
     feeds = dict(zip([each.name for each in session.get_inputs()], inputs, strict=True))
     return lambda: session.run(None, feeds)
 
@@ -173,11 +188,33 @@ def _openvino(model: Any, inputs: list[np.ndarray]) -> Call:
     return lambda: request.infer(inputs)
 
 
+def _armnn(model: Any, inputs: list[np.ndarray]) -> Call:
+    import pyarmnn  # noqa: PLC0415
+
+    options = pyarmnn.OptimizerOptions()
+    threads = pyarmnn.BackendOptions("CpuAcc", [pyarmnn.BackendOption("NumberOfThreads", 1)])
+    options.m_ModelOptions = [threads]
+    parser, runtime = pyarmnn.ITfLiteParser(), pyarmnn.IRuntime(pyarmnn.CreationOptions())
+    network = parser.CreateNetworkFromBinaryFile(model)
+    optimized, _ = pyarmnn.Optimize(network, [pyarmnn.BackendId("CpuAcc")], runtime.GetDeviceSpec(), options)
+    number, _ = runtime.LoadNetwork(optimized)
+    sources = [parser.GetNetworkInputBindingInfo(0, name) for name in parser.GetSubgraphInputTensorNames(0)]
+    results = [parser.GetNetworkOutputBindingInfo(0, name) for name in parser.GetSubgraphOutputTensorNames(0)]
+    outputs = pyarmnn.make_output_tensors(results)
+
+    def run() -> list[Any]:
+        runtime.EnqueueWorkload(number, pyarmnn.make_input_tensors(sources, inputs), outputs)
+        return list(pyarmnn.workload_tensors_to_ndarray(outputs))
+
+    return run
+
+
 PREPARE: Final[dict[str, Callable[[Any, list[np.ndarray]], Call]]] = {
     "interposer": _interposer,
     "litert": _litert,
     "onnxruntime": _onnxruntime,
     "openvino": _openvino,
+    "armnn": _armnn,
 }
 
 if __name__ == "__main__":
