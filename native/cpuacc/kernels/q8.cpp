@@ -714,10 +714,21 @@ static void depthwise(const Q8Depthwise& d, const uint8_t* const* taps, const Q8
 
 // ---- Bytes ----------------------------------------------------------------------------------------------------------
 
+/// Call `compute(n, bytes)` for each vector of bytes from element n; only the last one may have fewer bytes.
+template <class Compute>
+CPUACC_INLINE void each_vector(int64_t count, const Compute& compute) {
+  constexpr int64_t kBytes = 4 * kLanes;
+  int64_t n = 0;
+  for (; n + kBytes <= count; n += kBytes) compute(n, kBytes);
+  if (n < count) compute(n, count - n);
+}
+
 static void copy(uint8_t* to, const uint8_t* from, int64_t count, uint32_t flip) {
   Ints mask = splat(flip);
-  for (int64_t n = 0; n < count; n += 4 * kLanes)
-    store_bytes(to + n, exclusive_or(load_bytes(from + n, count - n), mask), count - n);
+  each_vector(
+      count, [&](int64_t n, int64_t bytes) __attribute__((always_inline)) {
+        store_bytes(to + n, exclusive_or(load_bytes(from + n, bytes), mask), bytes);
+      });
 }
 
 /// Copy pixels of SIZE bytes.
@@ -747,21 +758,22 @@ static void gather(uint8_t* to, const uint8_t* from, int64_t pixels, int64_t cha
 }
 
 static void add_elements(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t count, uint32_t flip_a,
-                         const Q8Add& q) {
-  Ints mask_a = splat(flip_a), mask_b = splat(q.flip_b), mask = splat(q.flip);
-  if (q.is_exact) {
-    const ExactAdd formula(q);
-    for (int64_t n = 0; n < count; n += 4 * kLanes) {
-      Ints x = exclusive_or(load_bytes(a + n, count - n), mask_a);
-      Ints y = exclusive_or(load_bytes(b + n, count - n), mask_b);
-      store_bytes(out + n, exclusive_or(added_exactly(x, y, formula), mask), count - n);
-    }
-    return;
-  }
-  for (int64_t n = 0; n < count; n += 4 * kLanes) {
-    Ints x = exclusive_or(load_bytes(a + n, count - n), mask_a), y = exclusive_or(load_bytes(b + n, count - n), mask_b);
-    store_bytes(out + n, exclusive_or(add_quantized(x, y, q), mask), count - n);
-  }
+                         const Q8Add& add) {
+  const Q8Add q = add;  // the compiler need not expect that stores to `out` change it
+  const Ints mask_a = splat(flip_a), mask_b = splat(q.flip_b), mask = splat(q.flip);
+  const auto add_with = [&](const auto& formula) __attribute__((always_inline)) {
+    each_vector(
+        count, [&](int64_t n, int64_t bytes) __attribute__((always_inline)) {
+          const Ints x = exclusive_or(load_bytes(a + n, bytes), mask_a),
+                     y = exclusive_or(load_bytes(b + n, bytes), mask_b);
+          store_bytes(out + n, exclusive_or(formula(x, y), mask), bytes);
+        });
+  };
+  const ExactAdd exact(q);
+  if (q.is_exact)
+    add_with([&](Ints x, Ints y) __attribute__((always_inline)) { return added_exactly(x, y, exact); });
+  else
+    add_with([&](Ints x, Ints y) __attribute__((always_inline)) { return add_quantized(x, y, q); });
 }
 
 template <bool TO_EVEN>
@@ -773,19 +785,22 @@ CPUACC_INLINE Ints multiplied(Ints a, Ints b, const Q8Multiply& q) {
 }
 
 template <bool TO_EVEN>
-static void multiply_elements_of(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t count, const Q8Multiply& q) {
+static void multiply_elements_of(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t count,
+                                 const Q8Multiply& product) {
+  const Q8Multiply q = product;  // the compiler need not expect that stores to `out` change it
   const Ints flip_a = splat(q.flip_a), flip_b = splat(q.flip_b), flip = splat(q.flip), none = splat(0);
   const Ints only_a = bytes(*a), only_b = bytes(*b), zero = shorts(q.zero), low = bytes(0), high = bytes(255);
-  for (int64_t n = 0; n < count; n += 4 * kLanes) {
-    Ints x = exclusive_or(q.one_a ? only_a : load_bytes(a + n, count - n), flip_a);
-    Ints y = exclusive_or(q.one_b ? only_b : load_bytes(b + n, count - n), flip_b);
-    Ints x0 = low8(x, none), x1 = high8(x, none), y0 = low8(y, none), y1 = high8(y, none);
-    const Ints p = multiplied<TO_EVEN>(low16(x0, none), low16(y0, none), q),
-               r = multiplied<TO_EVEN>(high16(x0, none), high16(y0, none), q),
-               s = multiplied<TO_EVEN>(low16(x1, none), low16(y1, none), q),
-               t = multiplied<TO_EVEN>(high16(x1, none), high16(y1, none), q);
-    store_bytes(out + n, exclusive_or(saturated(p, r, s, t, zero, low, high), flip), count - n);
-  }
+  each_vector(
+      count, [&](int64_t n, int64_t size) __attribute__((always_inline)) {
+        const Ints x = exclusive_or(q.one_a ? only_a : load_bytes(a + n, size), flip_a);
+        const Ints y = exclusive_or(q.one_b ? only_b : load_bytes(b + n, size), flip_b);
+        const Ints x0 = low8(x, none), x1 = high8(x, none), y0 = low8(y, none), y1 = high8(y, none);
+        const Ints p = multiplied<TO_EVEN>(low16(x0, none), low16(y0, none), q),
+                   r = multiplied<TO_EVEN>(high16(x0, none), high16(y0, none), q),
+                   s = multiplied<TO_EVEN>(low16(x1, none), low16(y1, none), q),
+                   t = multiplied<TO_EVEN>(high16(x1, none), high16(y1, none), q);
+        store_bytes(out + n, exclusive_or(saturated(p, r, s, t, zero, low, high), flip), size);
+      });
 }
 
 static void multiply_elements(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t count, const Q8Multiply& q) {
@@ -861,11 +876,12 @@ static void raise(const uint8_t* from, int64_t rows, int64_t step, int64_t count
 }
 
 static void clamp(const uint8_t* from, uint8_t* to, int64_t count, uint32_t flip, int low, int high) {
-  Ints mask = splat(flip), least = bytes(low), most = bytes(high);
-  for (int64_t n = 0; n < count; n += 4 * kLanes) {
-    Ints x = clamp_bytes(exclusive_or(load_bytes(from + n, count - n), mask), least, most);
-    store_bytes(to + n, exclusive_or(x, mask), count - n);
-  }
+  const Ints mask = splat(flip), least = bytes(low), most = bytes(high);
+  each_vector(
+      count, [&](int64_t n, int64_t size) __attribute__((always_inline)) {
+        const Ints x = clamp_bytes(exclusive_or(load_bytes(from + n, size), mask), least, most);
+        store_bytes(to + n, exclusive_or(x, mask), size);
+      });
 }
 
 /// The least and the greatest of 0 and the numbers of each lane, and the lanes in which a number was NaN.
@@ -979,12 +995,13 @@ static void look_up_in_quarters(const uint8_t* from, uint8_t* to, int64_t count,
   const uint8x16x4_t a = load_quarter(table), b = load_quarter(table + 64), c = load_quarter(table + 128),
                      d = load_quarter(table + 192);
   const uint8x16_t quarter = vdupq_n_u8(64);
-  for (int64_t n = 0; n < count; n += 16) {
-    uint8x16_t x = as_u8(load_bytes(from + n, count - n)), found = vqtbl4q_u8(a, x);
-    found = vqtbx4q_u8(found, b, x = vsubq_u8(x, quarter));
-    found = vqtbx4q_u8(found, c, x = vsubq_u8(x, quarter));
-    store_bytes(to + n, as_ints(vqtbx4q_u8(found, d, vsubq_u8(x, quarter))), count - n);
-  }
+  each_vector(
+      count, [&](int64_t n, int64_t size) __attribute__((always_inline)) {
+        uint8x16_t x = as_u8(load_bytes(from + n, size)), found = vqtbl4q_u8(a, x);
+        found = vqtbx4q_u8(found, b, x = vsubq_u8(x, quarter));
+        found = vqtbx4q_u8(found, c, x = vsubq_u8(x, quarter));
+        store_bytes(to + n, as_ints(vqtbx4q_u8(found, d, vsubq_u8(x, quarter))), size);
+      });
 }
 #endif
 
@@ -1039,19 +1056,19 @@ CPUACC_INLINE Ints combined(Ints a, Ints b, const Q16Pair& q) {
 }
 
 template <bool PRODUCT, bool TO_EVEN>
-static void combine_shorts_of(const int16_t* a, const int16_t* b, int16_t* out, int64_t count, const Q16Pair& q) {
+static void combine_shorts_of(const int16_t* a, const int16_t* b, int16_t* out, int64_t count, const Q16Pair& pair) {
+  const Q16Pair q = pair;  // the compiler need not expect that stores to `out` change it
   const Ints none = splat(0), half = splat(0x8000), high_bit = shorts(-32768), only_a = shorts(*a), only_b = shorts(*b);
-  const auto loaded = [](const int16_t* from, int64_t n, int64_t bytes) {
-    return load_bytes(reinterpret_cast<const uint8_t*>(from + n), bytes);
-  };
-  for (int64_t n = 0; n < count; n += 2 * kLanes) {
-    const int64_t bytes = 2 * (count - n);
-    const Ints x = exclusive_or(q.one_a ? only_a : loaded(a, n, bytes), high_bit);
-    const Ints y = exclusive_or(q.one_b ? only_b : loaded(b, n, bytes), high_bit);
-    const Ints low = combined<PRODUCT, TO_EVEN>(subtract(low16(x, none), half), subtract(low16(y, none), half), q);
-    const Ints high = combined<PRODUCT, TO_EVEN>(subtract(high16(x, none), half), subtract(high16(y, none), half), q);
-    store_bytes(reinterpret_cast<uint8_t*>(out + n), to_shorts(low, high), bytes);
-  }
+  const auto *from_a = reinterpret_cast<const uint8_t*>(a), *from_b = reinterpret_cast<const uint8_t*>(b);
+  each_vector(
+      2 * count, [&](int64_t n, int64_t size) __attribute__((always_inline)) {
+        const Ints x = exclusive_or(q.one_a ? only_a : load_bytes(from_a + n, size), high_bit);
+        const Ints y = exclusive_or(q.one_b ? only_b : load_bytes(from_b + n, size), high_bit);
+        const Ints low = combined<PRODUCT, TO_EVEN>(subtract(low16(x, none), half), subtract(low16(y, none), half), q);
+        const Ints high =
+            combined<PRODUCT, TO_EVEN>(subtract(high16(x, none), half), subtract(high16(y, none), half), q);
+        store_bytes(reinterpret_cast<uint8_t*>(out) + n, to_shorts(low, high), size);
+      });
 }
 
 static void combine_shorts(const int16_t* a, const int16_t* b, int16_t* out, int64_t count, const Q16Pair& q) {
