@@ -84,7 +84,7 @@ native-bench:  ## measure the native kernels beside the peak of the processor (a
 	$(CMAKE) --build build/native --parallel $(JOBS) --target native_benchmarks
 	build/native/benchmarks/native_benchmarks --benchmark_min_time=0.1 $(NATIVE_ARGS)
 
-arm-root: $(STAMPS)-dev  ## fetch what `make arm` needs into a cache folder: an emulator, a root folder for 64-bit Arm, and packages (700 MB)
+arm-root: $(STAMPS)-dev  ## fetch what `make arm` needs into a cache folder: an emulator, a root folder for 64-bit Arm, and packages (1.1 GB)
 	$(RUN) tools/arm.py root
 	$(RUN) tools/arm.py counter
 

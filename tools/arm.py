@@ -8,7 +8,7 @@
     python tools/arm.py count --networks bert_small,lstm     # the same, of networks of the benchmark
     python tools/arm.py run --cpu neoverse-n1 -- -m interposer backends
 
-The first two commands need the network and once take some minutes. Their results lie in a cache folder of 700 MB,
+The first two commands need the network and once take some minutes. Their results lie in a cache folder of 1.1 GB,
 ``$INTERPOSER_ARM`` or ``~/.cache/interposer-arm``. They use programs of Debian and Ubuntu::
 
     apt install g++-aarch64-linux-gnu mmdebstrap ninja-build cmake                # root, build

@@ -191,9 +191,9 @@ def _openvino(model: Any, inputs: list[np.ndarray]) -> Call:
 def _armnn(model: Any, inputs: list[np.ndarray]) -> Call:
     import pyarmnn  # noqa: PLC0415
 
-    options = pyarmnn.OptimizerOptions()
-    threads = pyarmnn.BackendOptions("CpuAcc", [pyarmnn.BackendOption("NumberOfThreads", 1)])
-    options.m_ModelOptions = [threads]
+    options, cpu = pyarmnn.OptimizerOptions(), pyarmnn.BackendOptions(pyarmnn.BackendId("CpuAcc"))
+    cpu.AddOption(pyarmnn.BackendOption("NumberOfThreads", 1))
+    options.m_ModelOptions = [cpu]
     parser, runtime = pyarmnn.ITfLiteParser(), pyarmnn.IRuntime(pyarmnn.CreationOptions())
     network = parser.CreateNetworkFromBinaryFile(model)
     optimized, _ = pyarmnn.Optimize(network, [pyarmnn.BackendId("CpuAcc")], runtime.GetDeviceSpec(), options)
