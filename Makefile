@@ -30,6 +30,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # Extra arguments for pytest, such as make test PYTEST_ARGS="-k softmax"
 PYTEST_ARGS ?=
 PYTEST := $(RUN) -m pytest
+
+# How many processes run tests at the same time: one more than there are processors, since some tests wait
+TESTERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 TESTS  := tests compat/pyarmnn/tests
 
 # The sources and pages that differ from the last commit
@@ -55,12 +58,12 @@ quick: $(STAMPS)-dev  ## find most errors in a minute: lint what changed, and ru
 	$(PYTEST) -p tests.quick -n 2 --dist worksteal -m 'not slow' $(PYTEST_ARGS)
 
 test: lint  ## lint, type check, and run all tests but the slow ones; list the twenty that took longest
-	$(PYTEST) -n auto --dist worksteal --durations=20 -m 'not slow' $(TESTS) $(PYTEST_ARGS)
+	$(PYTEST) -n $(TESTERS) --dist worksteal --durations=20 -m 'not slow' $(TESTS) $(PYTEST_ARGS)
 
 test-all: lint  ## the same with the slow tests and newly drawn examples, and once more without the reference backend and without direct calls
-	$(PYTEST) -n auto --hypothesis-profile=random $(TESTS) $(PYTEST_ARGS)
-	INTERPOSER_DISABLED_BACKENDS=CpuRef $(PYTEST) -n auto -m 'not slow' tests
-	INTERPOSER_DIRECT_CALLS=no $(PYTEST) -n auto -m 'not slow' tests/session tests/runtime tests/plugins
+	$(PYTEST) -n $(TESTERS) --hypothesis-profile=random $(TESTS) $(PYTEST_ARGS)
+	INTERPOSER_DISABLED_BACKENDS=CpuRef $(PYTEST) -n $(TESTERS) -m 'not slow' tests
+	INTERPOSER_DIRECT_CALLS=no $(PYTEST) -n $(TESTERS) -m 'not slow' tests/session tests/runtime tests/plugins
 
 batch-test: $(STAMPS)-batch  ## run the examples for Ray and Spark, with workers and jobs that are killed (needs Java)
 	$(PYTEST) tests/examples/test_batch_examples.py $(PYTEST_ARGS)
