@@ -22,7 +22,7 @@ std::vector<int16_t> extremes(Random& random, int64_t count, int64_t least, int6
 TEST_P(WideKernel, sums_products_exactly) {
   Random random;
   for (bool narrow : {true, false})
-    for (int64_t depth : {0, 32, 96, 4096})
+    for (int64_t depth : {0, 32, 96, 256, 288, 4096})
       for (int64_t rows : {1, 2, 5})
         for (int64_t count : {1, 4, 6}) {
           const int64_t in_step = depth + 32, out_step = rows + 1, most = narrow ? 255 : 32767;

@@ -42,8 +42,52 @@ CPUACC_INLINE int64_t wide_sum_of_lanes(IntVec x) {
 #endif
 }
 
+/// The sums of the lanes of four vectors, which fit into 32 bits. Vectors are paired within each 16 bytes, which are
+/// added at the end.
+CPUACC_INLINE void sums_of_lanes(const IntVec (&x)[4], int32_t (&sums)[4]) {
+#if defined(__AVX512F__)
+  __m512i all[4], pairs[2];
+  memcpy(all, x, sizeof all);
+  for (int n = 0; n < 2; ++n)
+    pairs[n] = _mm512_add_epi32(_mm512_unpacklo_epi32(all[2 * n], all[2 * n + 1]),
+                                _mm512_unpackhi_epi32(all[2 * n], all[2 * n + 1]));
+  const __m512i wide =
+      _mm512_add_epi32(_mm512_unpacklo_epi64(pairs[0], pairs[1]), _mm512_unpackhi_epi64(pairs[0], pairs[1]));
+  const __m256i half = _mm256_add_epi32(_mm512_castsi512_si256(wide), _mm512_extracti64x4_epi64(wide, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(sums),
+                   _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1)));
+#elif defined(__AVX2__)
+  __m256i all[4], pairs[2];
+  memcpy(all, x, sizeof all);
+  for (int n = 0; n < 2; ++n)
+    pairs[n] = _mm256_add_epi32(_mm256_unpacklo_epi32(all[2 * n], all[2 * n + 1]),
+                                _mm256_unpackhi_epi32(all[2 * n], all[2 * n + 1]));
+  const __m256i half =
+      _mm256_add_epi32(_mm256_unpacklo_epi64(pairs[0], pairs[1]), _mm256_unpackhi_epi64(pairs[0], pairs[1]));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(sums),
+                   _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1)));
+#elif defined(__x86_64__)
+  __m128i all[4], pairs[2];
+  memcpy(all, x, sizeof all);
+  for (int n = 0; n < 2; ++n)
+    pairs[n] =
+        _mm_add_epi32(_mm_unpacklo_epi32(all[2 * n], all[2 * n + 1]), _mm_unpackhi_epi32(all[2 * n], all[2 * n + 1]));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(sums),
+                   _mm_add_epi32(_mm_unpacklo_epi64(pairs[0], pairs[1]), _mm_unpackhi_epi64(pairs[0], pairs[1])));
+#elif defined(__aarch64__)
+  vst1q_s32(sums, vpaddq_s32(vpaddq_s32(x[0], x[1]), vpaddq_s32(x[2], x[3])));
+#else
+  for (int n = 0; n < 4; ++n) {
+    sums[n] = 0;
+    for (int lane = 0; lane < kLanes; ++lane) sums[n] += x[n][lane];
+  }
+#endif
+}
+
 /// The number of elements after which a lane may not fit into 32 bits: each product has less than 23 bits.
 constexpr int64_t kPiece = 128 * kLanes;
+/// The number of elements up to which the sum of all lanes fits.
+constexpr int64_t kShort = 256;
 
 /// The sums of `kRows` rows and `kCount` vectors stay in registers.
 template <int kRows, int kCount>
@@ -62,6 +106,30 @@ CPUACC_INLINE void multiply_tile(const int16_t* weights, const int16_t* in, int6
   }
   for (int row = 0; row < kRows; ++row)
     for (int n = 0; n < kCount; ++n) out[n * out_step + row] = totals[row][n];
+}
+
+/// The same for four vectors of at most kShort elements.
+template <int kRows>
+CPUACC_INLINE void multiply_short_tile(const int16_t* weights, const int16_t* in, int64_t in_step, int64_t depth,
+                                       int64_t* out, int64_t out_step) {
+  IntVec sums[kRows][4] = {};
+  for (int64_t k = 0; k < depth; k += 2 * kLanes)
+    for (int row = 0; row < kRows; ++row)
+      for (int n = 0; n < 4; ++n)
+        sums[row][n] = add_pairs(sums[row][n], weights + row * depth + k, in + n * in_step + k);
+  for (int row = 0; row < kRows; ++row) {
+    int32_t totals[4];
+    sums_of_lanes(sums[row], totals);
+    for (int n = 0; n < 4; ++n) out[n * out_step + row] = totals[n];
+  }
+}
+
+void multiply_short(const int16_t* weights, const int16_t* in, int64_t in_step, int64_t depth, int64_t rows,
+                    int64_t* out, int64_t out_step) {
+  int64_t row = 0;
+  for (; row + 2 <= rows; row += 2)
+    multiply_short_tile<2>(weights + row * depth, in, in_step, depth, out + row, out_step);
+  for (; row < rows; ++row) multiply_short_tile<1>(weights + row * depth, in, in_step, depth, out + row, out_step);
 }
 
 template <int kCount>
@@ -88,6 +156,8 @@ void multiply(const int16_t* weights, const int16_t* in, int64_t in_step, int64_
     return;
   }
   int64_t n = 0;
+  for (; n + 4 <= count && depth <= kShort; n += 4)
+    multiply_short(weights, in + n * in_step, in_step, depth, rows, out + n * out_step, out_step);
   for (; n + 4 <= count; n += 4)
     multiply_narrow<4>(weights, in + n * in_step, in_step, depth, rows, out + n * out_step, out_step);
   for (; n < count; ++n)

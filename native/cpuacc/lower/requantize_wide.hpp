@@ -57,8 +57,8 @@ struct WideRequantization {
 
   /// The nearest integer, within 1e9; halves are rounded away from zero.
   static int64_t nearest(double value) {
-    const int64_t size = int64_t(std::min(std::fabs(value), 1e9) + 0.5);
-    return value < 0 ? -size : size;
+    const double bounded = std::clamp(value, -1e9, 1e9);
+    return int64_t(bounded + std::copysign(0.5, bounded));
   }
 
   int64_t scaled(int64_t sum, int64_t channel) const {

@@ -129,7 +129,7 @@ def test_transposed_convolutions(
 
 
 @ROUNDINGS
-@pytest.mark.parametrize("depth", [1, 31, 32, 2500])
+@pytest.mark.parametrize("depth", [1, 31, 32, 256, 2500])
 @pytest.mark.parametrize("weights", [np.int8, np.uint8, np.int16])
 def test_fully_connected_layers(requantization: Requantization, depth: int, weights: type) -> None:
     layers = Layers()
