@@ -205,13 +205,11 @@ std::vector<int64_t> places(const Shape& shape, const Shape& batch) {
 Refusal support_batch_matmul(const Graph& graph, const Node& node, const Settings&) {
   if (Refusal why = all_f32(graph, node)) return why;
   if (node.flag("adjoint_x") || node.flag("adjoint_y")) return refused("adjugate matrices", IPR_REASON_ATTRIBUTE);
-  const Tensor &left = *graph.in(node, 0), &right = *graph.in(node, 1);
-  const Shape a = as_matrices(left, true), b = as_matrices(right, false);
-  const bool turn_a = node.flag("transpose_x") && left.rank() > 1,
-             turn_b = node.flag("transpose_y") && right.rank() > 1;
-  const double rows = double(a[a.size() - (turn_a ? 1 : 2)]), depth = double(a[a.size() - (turn_a ? 2 : 1)]),
-               columns = double(b[b.size() - (turn_b ? 2 : 1)]);
-  if (Refusal why = within_limits(rows, columns, depth)) return why;
+  Shape a = as_matrices(*graph.in(node, 0), true), b = as_matrices(*graph.in(node, 1), false);
+  size_t last_a = a.size() - 1, last_b = b.size() - 1;
+  double rows = double(a[last_a - 1]), depth = double(a[last_a]),
+         columns = std::max(double(b[last_b]), double(b[last_b - 1]));
+  if (Refusal why = within_limits(std::max(rows, depth), columns, std::max(rows, depth))) return why;
   if (graph.out(node).elements() > kMax) return refused("a result of this size", IPR_REASON_RESOURCE);
   FusedEpilogue fused;
   return find_epilogue(graph, node, &fused);

@@ -83,15 +83,6 @@ def test_products_with_several_constant_matrices_are_the_reference(shapes, trans
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("transposed", [False, True])
-def test_products_of_long_rows_are_the_reference(transposed):
-    a, b = reals(2, 40000), reals(40000, 3)
-    op = BatchMatMul(transpose_x=transposed, transpose_y=transposed)
-    network, given = network_of(op, [a.T.copy(), b.T.copy()] if transposed else [a, b])
-    [found], [expected] = outcomes(network, given)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * float(np.abs(expected).max()))
-
-
 @pytest.mark.parametrize(("groups", "filters", "offset_groups"), [(1, 40, 2), (2, 8, 1), (4, 4, 4)])
 @pytest.mark.parametrize("constants", [(1, 3), (1,), ()], ids=["constant", "computed-bias", "computed-weights"])
 def test_deformable_convolutions_of_few_and_many_filters_are_the_reference(groups, filters, offset_groups, constants):
