@@ -111,8 +111,7 @@ def limits_of(args: argparse.Namespace) -> Limits:
 def open_model(args: argparse.Namespace, running: Running, plan: Plan | None = None) -> Model:
     """Return the model for the network's file, with the backends, limits, shapes, values and plan of the arguments.
 
-    `plan` replaces the backends and the plan of the arguments. `InvalidArgumentError` is raised if the network computes
-    nothing.
+    `plan` replaces the backends and the plan of the arguments.
     """
     if args.backends is not None and AUTO in args.backends and len(args.backends) > 1:
         raise InvalidArgumentError(f"--backends: {AUTO!r} chooses among all backends, so it stands alone")
@@ -120,10 +119,7 @@ def open_model(args: argparse.Namespace, running: Running, plan: Plan | None = N
         plan = Plan.load(args.plan)
     with progress_line() as progress:
         progress.wait(f"loading {args.network}")
-        model = _loaded(args, running, plan)
-    if not model.outputs:
-        raise InvalidArgumentError(f"{args.network}: the network has no outputs, so it computes nothing")
-    return model
+        return _loaded(args, running, plan)
 
 
 def _loaded(args: argparse.Namespace, running: Running, plan: Plan | None) -> Model:

@@ -174,8 +174,11 @@ def _check_targets(args: argparse.Namespace) -> None:
 def _names_to_compute(args: argparse.Namespace, model: Model) -> list[str]:
     """Return the names of the values to compute: those of --outputs, by default the model's outputs.
 
-    A name that the model does not have is an error of its run.
+    A name that the model does not have is an error of its run. `InvalidArgumentError` is raised if the network has
+    neither outputs nor states.
     """
+    if not model.outputs and not model.state:
+        raise InvalidArgumentError(f"{args.network}: the network has no outputs, so it computes nothing")
     if not args.outputs:
         return list(model.outputs)
     computable = model.outputs if model.needed_values else model.values
