@@ -74,6 +74,16 @@ def lstm(op, w, x, h, c):
 FORMULAS = {RnnSequence: rnn, GruSequence: gru, LstmSequence: lstm}
 
 
+@pytest.mark.parametrize("cls", LAYERS)
+def test_a_wide_input_is_not_rounded_to_the_type_of_the_weights(cls):
+    weights = {name: operands(cls)[name] for name in ("weights", "recurrent_weights")}
+    weights["recurrent_weights"][:] = 0
+    thirds = np.full((STEPS, BATCH, INPUTS), 1 / 3)
+    results = run(cls(), input=thirds, **weights)
+    expected = run(cls(), input=thirds, **{name: array.astype(np.float64) for name, array in weights.items()})
+    np.testing.assert_allclose(results["output"], expected["output"], rtol=1e-13)
+
+
 def by_formula(op, arrays, lengths=None):
     """All results by name, computed for every sequence alone."""
     lengths = [STEPS] * BATCH if lengths is None else lengths

@@ -71,8 +71,8 @@ def _high_mul(a: Ints, b: Ints) -> Ints:
 
 
 def rounding_divide_by_pot(x: ArrayLike, exponent: ArrayLike) -> Ints:
-    """Return ``x / 2**exponent``, rounded with ties away from zero."""
-    x, exponent = np.asarray(x, np.int64), np.asarray(exponent, np.int64)
+    """Return ``x / 2**exponent``, rounded with ties away from zero; `x` must be less than 2**61 in magnitude."""
+    x, exponent = np.asarray(x, np.int64), np.minimum(np.asarray(exponent, np.int64), 62)
     half = (np.int64(1) << exponent) >> 1
     tie_correction = (x >> 63) & -(exponent > 0).astype(np.int64)  # -1 where x is negative: its ties go down
     rounded: Ints = (x + half + tie_correction) >> exponent

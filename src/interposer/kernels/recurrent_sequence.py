@@ -107,11 +107,16 @@ def _gru(op: GruSequence, weights: _Weights) -> Step:
 def _lstm(op: LstmSequence, weights: _Weights, stored_cell: Function) -> Step:
     f, g, h = weights.functions
     peephole = weights.peephole or [np.zeros((), weights.input.dtype)] * 3
-    rounded = rounded_as_onnx if op.dynamic_quantization else np.asarray
+
+    def state_products(hidden: Array) -> Array:
+        if not op.dynamic_quantization:
+            return weights.of_state(hidden)
+        dtype = np.result_type(hidden, weights.recurrent)
+        return weights.of_state(rounded_as_onnx(hidden)).astype(dtype)
 
     def step(input_products: Array, states: States) -> States:
         hidden, cell = states
-        sums = input_products + weights.of_state(rounded(hidden)).astype(input_products.dtype)
+        sums = input_products + state_products(hidden)
         input_sum, output_sum, forget_sum, cell_sum = np.split(sums, 4, axis=-1)
         input_gate = f(input_sum + peephole[0] * cell)
         forget_gate = 1 - input_gate if op.input_forget else f(forget_sum + peephole[2] * cell)
@@ -182,13 +187,17 @@ def _layer(
     """
     x = time_first(needed(operands, "input"), op.time_major)
     lengths = _lengths(operands, *x.shape[:2])
-    if isinstance(op, LstmSequence) and op.dynamic_quantization:
-        x = rounded_as_onnx(np.where((np.arange(len(x)) < lengths.max(initial=0))[:, np.newaxis, np.newaxis], x, 0))
+    rounded_x, dtype = x, np.result_type(x, needed(operands, "weights"))
+    is_rounded = isinstance(op, LstmSequence) and op.dynamic_quantization
+    if is_rounded:
+        is_read = (np.arange(len(x)) < lengths.max(initial=0))[:, np.newaxis, np.newaxis]
+        rounded_x = rounded_as_onnx(np.where(is_read, x, 0))
     outputs, states = [], []
     for direction, reverse in enumerate(op.direction.reversals):
         weights = _Weights(op, operands, direction)
         initial_states = _states(op, operands, direction, (x.shape[1], weights.recurrent.shape[1]))
-        input_products = weights.of_input(_reversed_within(x, lengths) if reverse else x).astype(weights.input.dtype)
+        input_products = weights.of_input(_reversed_within(rounded_x, lengths) if reverse else rounded_x)
+        input_products = input_products.astype(dtype) if is_rounded else input_products
         hidden_states, last_states = _run(make_step(weights), input_products, initial_states, lengths, stored_hidden)
         outputs.append(_reversed_within(hidden_states, lengths) if reverse else hidden_states)
         states.append(last_states)
