@@ -75,6 +75,14 @@ def test_an_lstm_whose_weights_do_not_fit_says_the_shape_that_is_expected():
     assert message.endswith("its input number 3 has shape [2, 31]; expected [2, 32]")
 
 
+@pytest.mark.parametrize("shape", [(), (3,), (2, 8)])
+def test_scales_of_the_weights_are_one_for_each_direction_or_column(shape):
+    case = all_operands()
+    inputs = [*case.inputs[:8], fed(np.ones(shape, np.float32)), *case.inputs[9:]]
+    message = refusal(dataclasses.replace(case, inputs=inputs))
+    assert message.endswith(f"its input number 8 has shape {[*shape]}; expected [2] or [2, 16]")
+
+
 def test_an_lstm_with_the_batch_first_is_refused_with_the_reason():
     case = all_operands()
     message = refusal(dataclasses.replace(case, attributes=case.attributes | {"layout": 1}))

@@ -49,6 +49,16 @@ def _check_shapes(node: Node, op: LstmSequence) -> None:
         operand, expected = node.optional(index), TensorShape((op.directions, *sizes))
         if operand is not None and not expected.accepts(operand.known.shape):
             raise ParseError(f"its input number {index} has shape {operand.known.shape}; expected {expected}")
+    _check_scales(node, TensorShape((op.directions,)), TensorShape((op.directions, 4 * units)))
+
+
+def _check_scales(node: Node, *expected: TensorShape) -> None:
+    """Raise `ParseError` if scales or zero points are not one for each direction, or for each of its columns."""
+    for index in (8, 9, 10, 11):
+        operand = node.optional(index)
+        if operand is not None and not any(shape.accepts(operand.known.shape) for shape in expected):
+            shapes = " or ".join(map(str, expected))
+            raise ParseError(f"its input number {index} has shape {operand.known.shape}; expected {shapes}")
 
 
 def _num_units(node: Node) -> int:
