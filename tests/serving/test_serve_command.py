@@ -90,7 +90,7 @@ def test_wrong_options_end_the_command_before_it_loads_models(file, words, text)
         assert text in process.stderr.read()
 
 
-@pytest.mark.parametrize(("number", "since"), [("nonsense", "1.5"), ("0", ""), ("0", "nonsense")])
+@pytest.mark.parametrize(("number", "since"), [("nonsense", "1.5"), ("0", ""), ("0", "nonsense"), ("0", "nan")])
 def test_variables_of_workers_that_no_server_has_set_are_refused(file, monkeypatch, number, since):
     monkeypatch.setenv("INTERPOSER_SERVE_WORKER", number)
     monkeypatch.setenv("INTERPOSER_SERVE_SINCE", since)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -47,14 +48,15 @@ def parent_started() -> float | None:
     number = os.environ.get(WORKER)
     if not number:
         return None
-    try:
+    since = os.environ.get(SINCE, "")
+    with contextlib.suppress(ValueError):
         int(number)
-        return float(os.environ.get(SINCE, ""))
-    except ValueError as error:
-        raise ConfigError(
-            f"{WORKER} is {number!r}, and {SINCE} is {os.environ.get(SINCE, '')!r}; only a server sets these "
-            "environment variables, for the processes of --workers; unset both"
-        ) from error
+        if math.isfinite(float(since)):
+            return float(since)
+    raise ConfigError(
+        f"{WORKER} is {number!r}, and {SINCE} is {since!r}; only a server sets these environment variables, for the "
+        "processes of --workers; unset both"
+    )
 
 
 @dataclass(eq=False)
