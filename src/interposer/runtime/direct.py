@@ -94,9 +94,11 @@ def repeating_call(
 def copying_call(steps: Steps, bindings: Bindings, inputs: Sequence[int]) -> CopyingCall | None:
     """Return a call for a network without layers, whose outputs are inputs; None for other networks.
 
-    `inputs` are the binding ids of the inputs in the order of the calls.
+    `inputs` are the binding ids of the inputs in the order of the calls. None is also returned if one of them is a text
+    or a sequence.
     """
-    if steps.program.running:
+    dtypes = [bindings.inputs[binding].dtype for binding in inputs]
+    if steps.program.running or any(dtype is None or dtype.hasobject for dtype in dtypes):
         return None
     position_of_input = {layer.output: inputs.index(binding_id(layer)) for layer in steps.inputs}
     value_of_output = {binding_id(sink): sink.values[0] for sink in direct_sinks(steps.program.graph)}
@@ -197,7 +199,7 @@ class CopyingCall:
         self._places = places
         self._names = [bindings.inputs[binding].name for binding in inputs]
         self._expected = [(bindings.inputs[binding].shape, bindings.inputs[binding].dtype) for binding in inputs]
-        self._is_closed = any(dtype is None or dtype.hasobject for _, dtype in self._expected)
+        self._is_closed = False
 
     def run(self, inputs: Any, outputs: Any) -> list[Array] | None:
         """Copy the inputs; return None without a copy as `Runtime.direct_call` does, and for given outputs."""
