@@ -381,8 +381,9 @@ struct Clamp {
     for (int64_t n = range.first; n < range.last; n += kChunk) {
       const int64_t first = n * self.item_size, count = std::min(kChunk, range.last - n);
       char* out = run.at<char>(step.out[0]) + first;
-      self.larger(run.at<char>(step.in[0]) + first, self.low, out, count, false, true);
-      if (self.smaller) self.smaller(out, self.high, out, count, false, true);
+      // Of equal numbers, the kernels return the second: zeros keep their sign.
+      self.larger(self.low, run.at<char>(step.in[0]) + first, out, count, true, false);
+      if (self.smaller) self.smaller(self.high, out, out, count, true, false);
     }
   }
 };

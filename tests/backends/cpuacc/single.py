@@ -66,7 +66,10 @@ class Layers:
             self.network.add_output_layer(len(self.names), output)
             self.names.append(name)
 
-    def assert_like_the_reference(self, rtol: float = 0.0, atol: float = 0.0, threads: int = 1) -> None:
+    def assert_like_the_reference(
+        self, rtol: float = 0.0, atol: float = 0.0, threads: int = 1, signs: bool = False
+    ) -> None:
+        """With `signs`, zeros have the signs of those of the reference."""
         results = outcomes(self.network, self.arrays, threads)
         for name, result, expected in zip(self.names, *results, strict=True):
             assert (result.shape, result.dtype) == (expected.shape, expected.dtype), name
@@ -74,6 +77,15 @@ class Layers:
                 np.testing.assert_allclose(result, expected, rtol, atol, err_msg=name)
             else:
                 np.testing.assert_array_equal(result, expected, err_msg=name)
+            if signs:
+                assert_same_signs(result, expected, name)
+
+
+def assert_same_signs(result: Array, expected: Array, name: str = "") -> None:
+    """Compare the signs of floats, also of zeros. NaN has no sign that means anything."""
+    if np.issubdtype(result.dtype, np.floating):
+        numbers = ~np.isnan(expected)
+        np.testing.assert_array_equal(np.signbit(result[numbers]), np.signbit(expected[numbers]), err_msg=name)
 
 
 def outcomes(network: ip.Network, given: list[Array], threads: int = 1) -> list[list[Array]]:

@@ -9,7 +9,7 @@ import pytest
 
 import interposer as ip
 from interposer.core.types import Array
-from tests.backends.cpuacc.single import reference_results
+from tests.backends.cpuacc.single import assert_same_signs, reference_results
 
 pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
@@ -52,6 +52,7 @@ def assert_same(network: ip.Network, arrays: list[Array], threads: int = 1) -> N
         results = model.run(arrays)
     for result, expected in zip(results, reference_results(network, arrays), strict=True):
         np.testing.assert_array_equal(result, expected, strict=True)
+        assert_same_signs(result, expected)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -71,6 +72,20 @@ def test_requantization_in_wide_integers(multiplier: str, threads: int) -> None:
   %power = Constant(value=int64[]{{1024}}) : int64[]
   %low = Constant(value=int64[]{{-20000}}) : int64[]"""
     assert_same(network_of(REQUANTIZATION, declarations), arrays, threads)
+
+
+CLAMPS = """
+  %wide = Cast(dtype=float64) %x : float64[n]
+  %positive = Activation(function=RELU) %wide : float64[n]
+  %negative = Activation(function=BOUNDED_RELU, a=0.0, b=-9.0) %wide : float64[n]
+  %inverse = ElementwiseUnary(operation=RECIPROCAL) %positive : float64[n]
+  %y = Multiplication %inverse, %negative : float64[n]
+"""
+
+
+def test_clamps_in_float64_keep_the_signs_of_zeros() -> None:
+    x = np.resize(np.array([-0.0, 0.0, -1.5, 2.5, np.nan], np.float32), (ROWS, COLUMNS))
+    assert_same(network_of(CLAMPS, "  %x = Input : float32[n]", ("y", "positive", "negative", "inverse")), [x])
 
 
 @pytest.mark.parametrize("outputs", [("y",), ("y", "size"), ("floor", "y", "missing")], ids=" ".join)

@@ -74,6 +74,6 @@ def test_functions_of_float64() -> None:
     for name in ("IS_NAN", "IS_INF", "IS_POSITIVE_INF", "IS_NEGATIVE_INF"):
         layers.add(name, ElementwiseUnary(operation=UnaryOperation[name]), [x])
     layers.add("RELU", Activation(function=ActivationFunction.RELU), [x])
-    for low, high in ((-3.0, 2.5), (0.0, 6.0)):
+    for low, high in ((-3.0, 2.5), (0.0, 6.0), (-2.0, 0.0)):
         layers.add(f"{low}", Activation(function=ActivationFunction.BOUNDED_RELU, a=high, b=low), [x])
-    layers.assert_like_the_reference()
+    layers.assert_like_the_reference(signs=True)
