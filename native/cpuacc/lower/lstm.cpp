@@ -10,6 +10,7 @@
 #include "cpuacc/kernels/lstm.hpp"
 #include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/gemm_q8.hpp"
+#include "cpuacc/lower/lstm.hpp"
 #include "cpuacc/lower/pack_f32.hpp"
 #include "cpuacc/lower/row_rounding.hpp"
 #include "cpuacc/rules.hpp"
@@ -77,7 +78,9 @@ bool has_byte_weights(const Tensor& weights) {
          weights.shape[0] == 1 && (!weights.has_axis() || weights.axis == 1);
 }
 
-Refusal support_dynamic(const Graph& graph, const Node& node, const Settings&) {
+}  // namespace
+
+Refusal support_dynamic_lstm(const Graph& graph, const Node& node, const Settings&) {
   if (!node.flag("dynamic_quantization")) return refused("quantizes no states", IPR_REASON_ATTRIBUTE);
   for (size_t n : {1, 2})
     if (!has_byte_weights(*graph.in(node, n)))
@@ -91,6 +94,8 @@ Refusal support_dynamic(const Graph& graph, const Node& node, const Settings&) {
   if (graph.in(node, 0)->extent(2) == 0) return refused("the input has no elements", IPR_REASON_SHAPE);
   return support_form(graph, node);
 }
+
+namespace {
 
 void never(const Node&, Builder&) {}
 
@@ -218,7 +223,7 @@ bool split_dynamic_products(Graph& graph, const Settings& settings) {
   bool changed = false;
   std::vector<Node> nodes;
   for (Node& node : graph.nodes.take()) {
-    if (node.type == "LstmSequence" && !support_dynamic(graph, node, settings)) {
+    if (node.type == "LstmSequence" && !support_dynamic_lstm(graph, node, settings)) {
       const int products = add_dynamic_products(graph, node, nodes);
       node.inputs.resize(7, -1);
       node.inputs = {products, -1, node.inputs[2], -1, -1, node.inputs[5], node.inputs[6]};
@@ -841,7 +846,7 @@ Family lstm_family() {
   return {{{"LstmSequence", "products and steps", support, never, nullptr},
            {"GruSequence", "products and steps", support, never, nullptr},
            {"RnnSequence", "products and steps", support, never, nullptr},
-           {"LstmSequence", "quantized states", support_dynamic, never, nullptr},
+           {"LstmSequence", "quantized states", support_dynamic_lstm, never, nullptr},
            {"acc.Lstm", "steps", without_posts, lower, nullptr},
            {"acc.DynamicLstm", "steps", without_posts, lower_dynamic, nullptr},
            {"acc.Gru", "steps", without_posts, lower_gru, nullptr},

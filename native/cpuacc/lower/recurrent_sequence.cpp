@@ -8,6 +8,7 @@
 
 #include "cpuacc/kernels/recurrent.hpp"
 #include "cpuacc/lower/cost_model.hpp"
+#include "cpuacc/lower/lstm.hpp"
 #include "cpuacc/lower/recurrent.hpp"
 #include "cpuacc/pointwise.hpp"
 #include "cpuacc/rules.hpp"
@@ -81,8 +82,8 @@ std::vector<Squashing> functions_of(const Node& node, int64_t directions) {
 }
 
 Refusal support(const Graph& graph, const Node& node, const Settings& settings) {
-  if (node.flag("dynamic_quantization"))
-    return refused("takes no states that are quantized in each step", IPR_REASON_ATTRIBUTE);
+  if (node.flag("dynamic_quantization"))  // what runs at all, lstm_family takes
+    return support_dynamic_lstm(graph, node, settings);
   for (size_t n = 0; n < node.inputs.size(); ++n) {
     const Tensor* operand = graph.in(node, n);
     if (operand && n != kLengths && !is_f32(*operand))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.core.types import Array, Quantization, TensorInfo
+from interposer.core.types import Array, DataType, Quantization, TensorInfo
 from interposer.ops import LstmSequence, RecurrentDirection
 from tests.backends.cpuacc.single import reference_results
 
@@ -77,6 +77,26 @@ def test_states_that_are_not_finite_do_not_stop_an_lstm() -> None:
         results = model.run(arrays)
     for result, expected in zip(results, reference_results(network, arrays), strict=True):
         np.testing.assert_array_equal(np.isnan(result), np.isnan(expected))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "with_lengths", "reason"),
+    [(np.int8, True, "sequence lengths are not taken"), (np.float32, False, "takes 8 bits and one direction")],
+    ids=["lengths", "weights"],
+)
+def test_refusals_name_what_is_not_taken(dtype: type, with_lengths: bool, reason: str) -> None:
+    network, quantization = ip.Network("lstm"), Quantization(0.01, 0) if dtype is np.int8 else None
+    x = network.add_input_layer(0, TensorInfo((STEPS, 2, DEPTH)))
+    weights = [
+        network.add_constant_layer(np.ones((1, 4 * UNITS, columns), dtype), quantization) for columns in (DEPTH, UNITS)
+    ]
+    lengths = network.add_input_layer(1, TensorInfo((2,), DataType.INT32)) if with_lengths else None
+    layer = network.add_layer(LstmSequence(dynamic_quantization=True), x, *weights, None, lengths)
+    network.add_output_layer(0, layer.outputs[0])
+    with pytest.raises(ip.InterposerError) as caught:
+        ip.load(network, ["CpuAcc"])
+    assert reason in str(caught.value)
+    assert "quantized in each step" not in str(caught.value)
 
 
 @pytest.mark.parametrize("form", [{"clip": 1.0}, {"input_forget": True}], ids=["clip", "coupled"])
