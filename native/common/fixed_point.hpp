@@ -44,9 +44,11 @@ inline int64_t saturated(int64_t x) { return std::clamp(x, kLeast, kOne); }
 /// a * b / 2**31, rounded to the nearest, ties toward plus infinity.
 inline int64_t high_mul(int64_t a, int64_t b) { return (a * b + (int64_t(1) << 30)) >> 31; }
 
-/// x / 2**exponent, rounded to the nearest, ties away from zero.
+/// x / 2**exponent, rounded to the nearest, ties away from zero. The size of x is less than 2**61, so that its
+/// quotients by 2**62 and more are 0.
 inline int64_t divide_by_pot(int64_t x, int exponent) {
   if (exponent == 0) return x;
+  exponent = std::min(exponent, 62);
   return (x + (int64_t(1) << (exponent - 1)) - (x < 0 ? 1 : 0)) >> exponent;
 }
 

@@ -181,6 +181,20 @@ def test_quotients_of_every_divisor(zero_points: tuple[int, int], scale: float) 
     layers.check(layers.network.add_layer(Division(), *operands, outputs=quotients))
 
 
+def test_quotients_far_below_one_are_zero() -> None:
+    """The factor and the reciprocal of a large divisor together divide by more than 2**64."""
+    layers, divisors = Layers(), np.arange(-(2**15), 2**15).astype(np.int16)
+    layers.arrays = [np.resize(np.array([1, -1, 2, -32768, 32767, 0], np.int16), 2**16), divisors]
+    operands = [
+        layers.network.add_input_layer(number, TensorInfo(divisors.shape, DataType.INT16, Quantization(scale, 0)))
+        for number, scale in enumerate((1e-6, 1.0))
+    ]
+    layer = layers.network.add_layer(Division(), *operands, outputs=result(2**16, quantization=Quantization(1.0, 0)))
+    layers.network.add_output_layer(0, layer)
+    with ip.load(layers.network, ["CpuAcc"]) as model:
+        assert not np.any(model.run(layers.arrays)[0])
+
+
 UNIT = Quantization(2.0**-15, 0)
 CURVES = [
     (function, quantization)
