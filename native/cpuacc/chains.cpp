@@ -1,5 +1,5 @@
-// Chains of elementwise nodes that run block by block, so that what is between them stays in the first-level cache: the
-// arithmetic in wide integers or float64 that models contain in place of quantized layers, and functions that are
+// Chains of elementwise nodes that run block by block, so that the tensors between them stay in the first-level cache:
+// the arithmetic in wide integers or float64 that models contain in place of quantized layers, and functions that are
 // written as several layers. A chain is a program of its own, whose tensors have the size of a block.
 
 #include <algorithm>
@@ -119,7 +119,7 @@ class Cut {
     block.tensors.push_back(graph_[tensor]);
     Tensor& own = block.tensors.back();
     own.shape = shape_of(reading);
-    if (own.is_constant() && reading != Reading::full) return keep(own), place->second;
+    if (own.is_constant() && reading != Reading::full) return copy_constant(own), place->second;
     const bool is_input = graph_[tensor].producer < 0 || chain_.nodes.count(graph_[tensor].producer) == 0;
     if (is_input) own.data = nullptr;
     if (is_input) block.inputs.push_back(place->second), chain_.inputs.push_back(tensor);
@@ -133,7 +133,7 @@ class Cut {
   }
 
   /// Copy a constant, which the program of the chain reads when it runs.
-  static void keep(Tensor& constant) {
+  static void copy_constant(Tensor& constant) {
     std::shared_ptr<char> copy(new char[constant.bytes()], std::default_delete<char[]>());
     std::memcpy(copy.get(), constant.data, constant.bytes());
     constant.data = copy.get(), constant.file = nullptr, constant.owner = std::move(copy);
@@ -200,8 +200,6 @@ bool replace(Graph& graph, Chain chain, Settings settings) {
   whole.type = "acc.Chain";
   whole.attributes.clear();
   whole.inputs = chain.inputs;
-  for (int n : chain.nodes)
-    if (graph.nodes[size_t(n)].layer != last.layer) whole.also.push_back(graph.nodes[size_t(n)].layer);
   whole.extra = std::move(blocks);
   graph.nodes.replace(last, std::move(whole));
   return true;

@@ -50,7 +50,7 @@ struct Node {
   std::vector<int> outputs;
   std::vector<Post> posts;
   int64_t layer = -1;           // index in the offered graph, for error messages
-  std::vector<int64_t> also;    // further layers of the offered graph that this node computes, if a pass merged several
+  std::vector<int64_t> fused;   // further layers of a block of convolutions that this node computes; see `Step::fused`
   std::shared_ptr<void> extra;  // data of the pass that created the node, for its lowering
 
   const Value* find(std::string_view name) const;

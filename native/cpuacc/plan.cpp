@@ -151,7 +151,7 @@ bool Plan::share(int result, int operand, uint64_t offset, bool inside) {
 void Plan::add(Step step) {
   step.max_parts = std::max(1, std::min(step.max_parts, settings.threads));
   step.layer = node_->layer;
-  step.also = node_->also;
+  step.fused = node_->fused;
   steps_.push_back(std::move(step));
 }
 

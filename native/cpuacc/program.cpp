@@ -92,9 +92,7 @@ Program::Program(Graph graph, const Settings& settings, native::Pool* pool, cons
   memory = sizeof *this + steps_.size() * sizeof(Step) + packed_.total();
 }
 
-bool Program::has(Choice choice) const {
-  if (choice == Choice::block)
-    return std::any_of(steps_.begin(), steps_.end(), [](const Step& s) { return !s.also.empty(); });
+bool Program::has_convolutions() const {
   auto is_convolution = [](const Step& step) {
     return step.name.rfind("winograd", 0) == 0 || step.name.rfind("conv ", 0) == 0;
   };

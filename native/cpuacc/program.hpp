@@ -39,8 +39,8 @@ class Program : public ipr::Executable {
 
   const Packed& packed() const { return packed_; }
   const Choices& choices() const { return choices_; }
-  /// Return whether a layer has such alternatives.
-  bool has(Choice choice) const;
+  /// Return whether a step is a convolution, for which there are several algorithms.
+  bool has_convolutions() const;
   const std::vector<Step>& steps() const { return steps_; }
   uint64_t signature = 0;  // of the graph that it was compiled from
 

@@ -105,8 +105,8 @@ struct Step {
   std::shared_ptr<const void> state;  // parameters; a struct of the family
   uint64_t scratch_per_part = 0;      // bytes
   double operations = 0;              // additions and multiplications, for profiles; 0: not counted
-  int64_t layer = -1;         // the layer of the offered graph that this step computes; set when the step is added
-  std::vector<int64_t> also;  // further layers that it computes
+  int64_t layer = -1;          // the layer of the offered graph that this step computes; set when the step is added
+  std::vector<int64_t> fused;  // further layers of a fused block, which tuning may compute one after another instead
   int in_place = -1;  // position in `in` whose memory out[0] may reuse if no other step needs it (same number of bytes)
 
   template <class T>

@@ -18,7 +18,7 @@ struct Times {
       const Step& step = program.steps()[n];
       of_layer[step.layer] += nanoseconds[n];
       names[step.layer] += step.name + ";";
-      if (!step.also.empty()) fused[step.layer] = step.also;
+      if (!step.fused.empty()) fused[step.layer] = step.fused;
     }
   }
   double of(int64_t layer) const {
@@ -68,7 +68,7 @@ std::unique_ptr<Program> tuned(const std::function<std::unique_ptr<Program>(cons
   };
   Choices chosen;
   std::map<int64_t, double> best;
-  if (plain->has(Choice::winograd))
+  if (plain->has_convolutions())
     for (int tile : {1, 2, 4}) compare(Choice::winograd, tile, timed(Choice::winograd, tile), best, rules, chosen);
   if (!rules.fused.empty()) compare_blocks(timed(Choice::block, 0), rules, chosen);
   if (chosen.empty()) return plain;

@@ -109,8 +109,8 @@ bool fuse_one(Graph& graph, const Node& depthwise, const Settings& settings) {
   merged.inputs = {parts->expands ? expand->inputs[0] : depthwise.inputs[0]};
   if (has_add(last)) merged.inputs.push_back(last.inputs.back());
   merged.extra = parts;
-  if (parts->expands) merged.also.push_back(expand->layer);
-  if (parts->projects) merged.also.push_back(depthwise.layer);
+  if (parts->expands) merged.fused.push_back(expand->layer);
+  if (parts->projects) merged.fused.push_back(depthwise.layer);
   if (parts->expands) graph.nodes.remove(*expand);
   if (parts->projects) graph.nodes.remove(depthwise);
   graph.nodes.replace(last, std::move(merged));
