@@ -33,7 +33,7 @@ bool is_source(const Graph& graph, int tensor, const Node& node) {
   return tensor >= 0 && has_bytes(graph[tensor]) && graph[tensor].shape == graph.out(node).shape;
 }
 
-/// For each tensor: the quantized tensor of which it is a function, or -1.
+/// For each tensor: the tensor of 8-bit integers of which it is a function, or -1.
 class Sources {
  public:
   explicit Sources(const Graph& graph) : graph_(graph), of_(graph.tensors.size(), -1) {
@@ -59,7 +59,7 @@ class Sources {
   std::vector<int> of_;
 };
 
-/// Nodes that compute the result of the last one from one quantized tensor, in topological order.
+/// Nodes that compute the result of the last one from one tensor of 8-bit integers, in topological order.
 struct Chain {
   int source;
   std::vector<int> nodes;

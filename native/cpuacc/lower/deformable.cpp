@@ -147,15 +147,15 @@ bool adds_bias(const Deformable& layer, const Tensor* bias) {
 /// Pack the weights of each group, and the bias that the products add.
 void pack(Deformable& layer, const Tensor& weights, const Tensor* bias, Builder& builder) {
   const int64_t depth = layer.depth(), filters = layer.filters();
-  const bool few = layer.has_pixels_in_vectors();
+  const bool as_they_are = layer.has_pixels_in_vectors();
   for (int64_t group = 0; group < layer.groups; ++group) {
     layer.bias.push_back(adds_bias(layer, bias) ? pack_bias(bias, group * filters, filters, builder)
                                                 : pack_bias(nullptr, 0, std::max(filters, layer.columns), builder));
     if (layer.computes_weights) continue;
     const Weights own{weights.floats() + group * filters * depth, filters, depth, 1, depth, 1, 0};
-    const uint64_t bytes = uint64_t(few ? filters * depth : own.packed()) * sizeof(float);
+    const uint64_t bytes = uint64_t(as_they_are ? filters * depth : own.packed()) * sizeof(float);
     layer.weights.push_back(static_cast<const float*>(builder.pack(bytes, [&](void* to) {
-      if (few)
+      if (as_they_are)
         std::memcpy(to, own.data.bytes(), bytes);
       else
         pack_panels(builder, own, layer.products->panel, 1, static_cast<float*>(to));

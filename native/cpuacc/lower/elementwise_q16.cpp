@@ -20,8 +20,8 @@ int16_t clamped16(int64_t code) { return int16_t(std::clamp<int64_t>(code, -3276
 
 // ---- Two operands ---------------------------------------------------------------------------------------------------
 
-constexpr int64_t kMostDivisor = (1 << 16) - 1;  // of which there is a reciprocal
-constexpr int64_t kLeastQuotients = 1 << 13;     // from which on computing all reciprocals pays
+constexpr int64_t kMostDivisor = (1 << 16) - 1;  // the largest one that has a reciprocal in the table
+constexpr int64_t kLeastQuotients = 1 << 13;     // for fewer, computing the table takes longer than it saves
 
 struct Pairs {
   PairRule rule;

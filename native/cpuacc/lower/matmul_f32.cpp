@@ -202,6 +202,8 @@ std::vector<int64_t> places(const Shape& shape, const Shape& batch) {
   return offsets;
 }
 
+/// Very long rows are refused because the reference is faster: products here do not divide the depth into pieces that
+/// stay in the cache.
 Refusal support_batch_matmul(const Graph& graph, const Node& node, const Settings&) {
   if (Refusal why = all_f32(graph, node)) return why;
   if (node.flag("adjoint_x") || node.flag("adjoint_y")) return refused("adjugate matrices", IPR_REASON_ATTRIBUTE);
