@@ -190,7 +190,7 @@ def test_quotients_far_below_one_are_zero() -> None:
         for number, scale in enumerate((1e-6, 1.0))
     ]
     layer = layers.network.add_layer(Division(), *operands, outputs=result(2**16, quantization=Quantization(1.0, 0)))
-    layers.network.add_output_layer(0, layer)
+    layers.check(layer)
     with ip.load(layers.network, ["CpuAcc"]) as model:
         assert not np.any(model.run(layers.arrays)[0])
 
