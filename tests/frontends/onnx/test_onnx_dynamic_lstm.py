@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 import interposer as ip
-from interposer.core.errors import ParseError
+from interposer import Network, Quantization, TensorInfo
+from interposer.core.errors import ParseError, UnwritableError
 from interposer.frontends.onnx import load
+from interposer.ops import LstmSequence
+from interposer.writers import onnx
 from tests.frontends.onnx.contrib.arrays import dynamic_lstm
 from tests.frontends.onnx.contrib.case import fed
 
@@ -66,6 +69,35 @@ def test_scales_that_a_model_computes_give_weights_of_floats():
     results = ip.load(case.file(), backends=["CpuRef"]).run(case.feeds())
     for result, expected in zip(results, of_constants, strict=True):
         np.testing.assert_allclose(result, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("optional", [{3}, {3, 4, 5, 6, 7}])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_an_lstm_is_written_as_the_operator_that_it_comes_from(dtype, optional):
+    case = dynamic_lstm("", dtype, "bidirectional", True, optional)
+    network = load(case.file())
+    written = onnx.write(network)
+    assert [(node.op_type, node.domain) for node in written.graph.node if node.domain] == [
+        ("DynamicQuantizeLSTM", "com.microsoft")
+    ] * 2
+    assert {(imported.domain, imported.version) for imported in written.opset_import} >= {("com.microsoft", 1)}
+    results = [ip.load(model, backends=["CpuRef"]).run(case.feeds()) for model in (network, written)]
+    for result, expected in zip(*results, strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_zero_points_that_onnx_runtime_refuses_are_not_written():
+    network = Network("odd")
+    x = network.add_input_layer(0, TensorInfo((3, 1, 4)), name="x")
+    quantization = Quantization(0.1, 7)
+    weights = [
+        network.add_constant_layer(np.ones((1, 8, size), np.int8), quantization, name=f"weights_{size}")
+        for size in (4, 2)
+    ]
+    layer = network.add_layer(LstmSequence(dynamic_quantization=True), x, *weights, name="lstm")
+    network.add_output_layer(0, layer.outputs[0], name="y")
+    with pytest.raises(UnwritableError, match="takes int8 weights with zero points of 0, uint8 ones with equal ones"):
+        onnx.write(network)
 
 
 def test_an_lstm_whose_weights_do_not_fit_says_the_shape_that_is_expected():

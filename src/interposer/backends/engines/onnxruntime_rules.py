@@ -147,6 +147,11 @@ def _no_doubles(op: GruSequence | LstmSequence, inputs: Infos, outputs: Outputs)
     return "ONNX Runtime fails on float64" if _is(inputs[0], _DOUBLE) else None
 
 
+@RULES(LstmSequence)
+def _no_dynamic_quantization(op: LstmSequence, inputs: Infos, outputs: Outputs) -> str | None:
+    return "ONNX Runtime quantizes states otherwise if it has several threads" if op.dynamic_quantization else None
+
+
 @RULES(IntegerConvolution2d)
 def _zero_points(op: IntegerConvolution2d, inputs: Infos, outputs: Outputs) -> str | None:
     zero_points = inputs[3]

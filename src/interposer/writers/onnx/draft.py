@@ -129,6 +129,7 @@ class Draft(Operands[Tensor]):
         """Add a node that was created elsewhere, name its results, and return them; `types` are the results' types."""
         node.outputs = [self.sheet.names.free(f"{self.layer.name}/{node.kind}") for _ in types]
         self._nodes.append(node)
+        self.sheet.domains |= {node.domain} - {""}
         return [Tensor(name, dtype) for name, dtype in zip(node.outputs, types, strict=True)]
 
     def _types(

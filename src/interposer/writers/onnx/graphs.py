@@ -84,7 +84,7 @@ def fill(graph: Message, border: Border, sheet: Sheet, external: dict[str, Array
         if external is not None and is_external:
             external[name] = array
     for node in sheet.nodes:
-        add_node(graph.node, node.kind, node.name, node.inputs, node.outputs, node.attributes, node.source)
+        add_node(graph.node, node.kind, node.name, node.inputs, node.outputs, node.attributes, node.source, node.domain)
     inner_names = {name for node in sheet.nodes for name in node.outputs} - {name for name, _ in border.outputs}
     for value, tensor in sheet.values.items():
         if tensor.array is None and tensor.name in inner_names and value.known.is_ranked:

@@ -73,6 +73,8 @@ def write(
     sheet = _written(border, opset, exact=exact)
     outputs = name_outputs(border, sheet)
     model = _model(sheet.opset, ir_version)
+    for domain in sorted(sheet.domains):
+        model.opset_import.add(domain=domain, version=1)
     model.graph.name = name or border.name or "network"
     _annotate(model.graph, border, sheet)
     clean(sheet, outputs, _annotated(model.graph))

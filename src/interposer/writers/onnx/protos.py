@@ -188,12 +188,14 @@ def add_node(
     outputs: Iterable[str],
     attributes: Mapping[str, Any],
     source: str,
+    domain: str,
 ) -> None:
     """Add a `NodeProto` of the ONNX operator `kind` to a repeated field; `inputs` and `outputs` are names of tensors.
 
-    Attributes are numbers, strings, types, infos, arrays, or lists of numbers or strings. `source` is the doc_string.
+    Attributes are numbers, strings, types, infos, arrays, or lists of numbers or strings. `source` is the doc_string,
+    and `domain` that of the operator.
     """
-    proto = nodes.add(op_type=kind, name=name, input=inputs, output=outputs, doc_string=source)
+    proto = nodes.add(op_type=kind, name=name, input=inputs, output=outputs, doc_string=source, domain=domain)
     make = onnx().helper.make_attribute
     for key, attribute in sorted(attributes.items()):
         proto.attribute.append(make(key, _plain(attribute)))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
+
+import numpy as np
 
 from interposer.core.types import DataType
 from interposer.ops.activation import ActivationFunction
 from interposer.ops.recurrent_sequence import GruSequence, LstmSequence, RnnSequence
 from interposer.writers.onnx.draft import Draft
 from interposer.writers.onnx.onnx_layer_writers import writer
+from interposer.writers.onnx.sheet import Node
 from interposer.writers.onnx.tensor import Tensor
 from interposer.writers.refusals import refuse
 
@@ -30,6 +33,11 @@ FUNCTIONS: Final = {
 """The names of the functions in ONNX, and their number of parameters."""
 _KINDS: Final = {RnnSequence: "RNN", GruSequence: "GRU", LstmSequence: "LSTM"}
 
+MICROSOFT: Final = "com.microsoft"
+"""The domain of ONNX Runtime's own operators."""
+_TYPES: Final = (DataType.FLOAT32, DataType.INT32, DataType.INT64)
+"""The types of operands of DynamicQuantizeLSTM whose weights are dequantized: floats, and lengths."""
+
 STATES: Final = (5, 6)
 """The numbers of the operands that are states."""
 
@@ -37,12 +45,59 @@ STATES: Final = (5, 6)
 @writer(RnnSequence, GruSequence, LstmSequence)
 def whole_layer(draft: Draft, op: RnnSequence | GruSequence | LstmSequence) -> list[Tensor]:
     """Write recurrent layers as the operators of the same names, time first."""
-    if isinstance(op, LstmSequence) and op.dynamic_quantization:
-        refuse("it quantizes its input and states when it runs, which ONNX's LSTM does not")
     operands = [draft.optional(index) for index in range(len(op.operands))]
     if operands[4] is not None:
         operands[4] = draft.cast(operands[4], DataType.INT32)
+    if isinstance(op, LstmSequence) and op.dynamic_quantization:
+        return _dynamically_quantized(draft, op, operands)
     return draft.nodes(_KINDS[type(op)], *operands, count=op.num_results(), **_attributes(draft, op))
+
+
+def _dynamically_quantized(draft: Draft, op: LstmSequence, operands: Sequence[Tensor | None]) -> list[Tensor]:
+    """Write an LSTM that quantizes its input and states when it runs as ONNX Runtime's DynamicQuantizeLSTM.
+
+    That operator forgets the initial states of empty sequences, which are restored after it.
+    """
+    if any(info is not None and info.dtype not in _TYPES for info in draft.infos):
+        refuse("DynamicQuantizeLSTM of ONNX Runtime takes float32 only")
+    weights = [_quantized_weights(draft, index) for index in (1, 2)]
+    inputs = [operands[0], *(values for values, _, _ in weights), *operands[3:], *(None,) * (8 - len(operands))]
+    inputs += [parameter for _, *parameters in weights for parameter in parameters]
+    starts = [draft.optional(index) for index in STATES]
+    names = [draft.name_of(tensor) if tensor else "" for tensor in inputs]
+    given = {key: attribute for key, attribute in _attributes(draft, op).items() if attribute is not None}
+    node = Node("DynamicQuantizeLSTM", names, [], given, domain=MICROSOFT)
+    outputs, *ends = draft.put(node, [DataType.FLOAT32] * op.num_results())
+    return [outputs, *(_restored(draft, end, operands[4], start) for end, start in zip(ends, starts, strict=True))]
+
+
+def _restored(draft: Draft, end: Tensor, lengths: Tensor | None, start: Tensor | None) -> Tensor:
+    """Return the states (D, B, H) after the last steps, with the initial states of sequences without steps."""
+    if lengths is None or start is None:
+        return end
+    has_steps = draft.node("Reshape", draft.node("Less", draft.like(0, lengths), lengths), draft.ints([1, -1, 1]))
+    return draft.node("Where", has_steps, end, start)
+
+
+def _quantized_weights(draft: Draft, index: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the weights (D, K, 4 * H) of the input or the state, their scales and their zero points (D, 4 * H)."""
+    tensor = draft.operand(index)
+    q, values = tensor.quantization, tensor.array
+    dtype = None if values is None else DataType.of(values.dtype)
+    if values is None or q is None or dtype not in (DataType.INT8, DataType.UINT8) or q.axis not in (None, 1):
+        refuse(
+            "DynamicQuantizeLSTM of ONNX Runtime takes constant weights of 8 bits, with one scale or one for each row"
+        )
+    if len({*q.zero_points} | ({0} if dtype is DataType.INT8 else set())) > 1:
+        refuse(
+            "DynamicQuantizeLSTM of ONNX Runtime takes int8 weights with zero points of 0, uint8 ones with equal ones"
+        )
+    shape = values.shape[:2]
+    return (
+        draft.constant(values.transpose(0, 2, 1), dtype, "quantized"),
+        draft.constant(np.broadcast_to(np.asarray(q.scales), shape), DataType.FLOAT32, "scale"),
+        draft.constant(np.broadcast_to(np.asarray(q.zero_points), shape), dtype, "zero_point"),
+    )
 
 
 def _attributes(draft: Draft, op: RnnSequence | GruSequence | LstmSequence) -> dict[str, Any]:

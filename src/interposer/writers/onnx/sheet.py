@@ -25,6 +25,7 @@ class Node:
     """A node to be written: the name of an ONNX operator (`kind`), of its tensors, and its attributes.
 
     `source` is the origin of the layer that the node is written for, which is stored as the node's doc_string.
+    `domain` is that of the operator, empty for the operators of ONNX itself.
     """
 
     kind: str
@@ -33,6 +34,7 @@ class Node:
     attributes: dict[str, Any] = field(default_factory=dict)
     name: str = ""
     source: str = ""
+    domain: str = ""
     captured: tuple[str, ...] = ()
     """The outer tensors that subgraphs among its attributes use."""
 
@@ -51,7 +53,7 @@ class Sheet:
     """The content of one `GraphProto` while it is written: nodes in topological order, and the constants that they use.
 
     `values` maps values of the network to the tensors written for them. With `exact`, a layer is refused if ONNX's
-    operators would round its results differently.
+    operators would round its results differently. `domains` are those of the nodes that are not ONNX's own.
     """
 
     def __init__(self, opset: int, *, exact: bool) -> None:
@@ -61,12 +63,13 @@ class Sheet:
         self.values: dict[Value, Tensor] = {}
         self.placed: dict[Tensor, str] = {}
         self.names, self.node_names = Names(), Names()
+        self.domains: set[str] = set()
         self._shared: dict[tuple[Any, ...], str] = {}
 
     def inner(self) -> Sheet:
         """Return a sheet for a subgraph, whose names are distinct and which can access the tensors of this sheet."""
         sheet = Sheet(self.opset, exact=self.exact)
-        sheet.names, sheet.node_names = self.names, self.node_names
+        sheet.names, sheet.node_names, sheet.domains = self.names, self.node_names, self.domains
         return sheet
 
     def constant(self, array: Array, wanted_name: str) -> str:
