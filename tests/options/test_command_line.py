@@ -118,7 +118,7 @@ def test_arguments_of_a_server_become_its_options() -> None:
     parser = argparse.ArgumentParser()
     serve.configure(parser)
     args = parser.parse_args(words.split())
-    options = serve._server(args, CreationOptions(), {}).core.options
+    options = serve._server(args, None, CreationOptions(), {}).core.options
     assert options.strict_readiness
     assert {"app.example", "localhost"} <= {*(options.hosts or ())}
     assert options.origins == ("https://app.example",)

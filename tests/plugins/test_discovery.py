@@ -141,7 +141,8 @@ def test_broken_neighbours_do_not_keep_a_backend_from_working(with_broken_packag
 
 def test_the_example_is_found_and_passes_its_own_tests_once_it_is_installed(tmp_path: Path) -> None:
     install(EXAMPLE, tmp_path)
-    done = python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE / "tests"))
+    options = ["-q", "-p", "no:cacheprovider", "-W", "ignore:Module already imported"]  # by the process that was forked
+    done = python(tmp_path, "-m", "pytest", *options, str(EXAMPLE / "tests"))
     assert done.returncode == 0, done.stdout
     assert "5 passed" in done.stdout
 

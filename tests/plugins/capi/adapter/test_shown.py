@@ -107,7 +107,7 @@ def test_zeros_of_both_signs_are_told_apart(echo):
 
 
 def test_lists_of_choices_are_shown(echo):
-    created = attributes.shown(LstmSequence, 0).table(
+    created = attributes.shown(LstmSequence, VOCABULARY_REVISION + 1).table(
         LstmSequence(activations=(ActivationFunction.SIGMOID, ActivationFunction.TANH, ActivationFunction.RELU))
     )
     assert created.length == len(LstmSequence.attributes)
