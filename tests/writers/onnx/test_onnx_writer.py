@@ -27,6 +27,7 @@ from interposer.ops import (
     PoolingAlgorithm,
     Reshape,
     Resize,
+    RnnSequence,
     Softmax,
     Splitter,
     StandIn,
@@ -247,6 +248,19 @@ def test_reasons_are_told_of_a_layer_without_writing():
     assert reasons(bad) == ["the shapes and types of its tensors are not known"]
     assert len(reasons(quantized_sigmoid().graph.layer("scores"))) == 1
     assert reasons(quantized_sigmoid().graph.layer("scores"), exact=False) == []
+
+
+@pytest.mark.parametrize(
+    ("dtype", "alpha", "fits"), [("float32", 0.2, True), ("float64", 0.25, True), ("float64", 0.2, False)]
+)
+def test_parameters_of_functions_that_float32_lacks_are_refused_beside_float64(dtype, alpha, fits):
+    network = Network("sequence")
+    x = network.add_input_layer(0, TensorInfo((3, 1, 4), DataType(dtype)), name="x")
+    weights = [network.add_constant_layer(np.ones((1, 2, size), dtype)) for size in (4, 2)]
+    functions = {"activations": (ActivationFunction.HARD_SIGMOID,), "activation_a": (alpha,), "activation_b": (0.5,)}
+    layer = network.add_layer(RnnSequence(**functions), x, *weights, name="rnn")
+    expected = [] if fits else ["a parameter of its function HardSigmoid has more digits than an attribute holds"]
+    assert reasons(layer) == expected
 
 
 def test_an_operator_that_an_opset_lacks_is_refused_or_made_of_others():

@@ -10,7 +10,7 @@ import numpy as np
 from interposer.core.types import DataType
 from interposer.ops.activation import ActivationFunction
 from interposer.ops.recurrent_sequence import GruSequence, LstmSequence, RnnSequence
-from interposer.writers.onnx.draft import Draft
+from interposer.writers.onnx.draft import Draft, fits
 from interposer.writers.onnx.onnx_layer_writers import writer
 from interposer.writers.onnx.sheet import Node
 from interposer.writers.onnx.tensor import Tensor
@@ -114,11 +114,14 @@ def _attributes(draft: Draft, op: RnnSequence | GruSequence | LstmSequence) -> d
         attributes["linear_before_reset"] = 1 if op.linear_before_reset else None
     if isinstance(op, LstmSequence):
         attributes["input_forget"] = 1 if op.input_forget else None
-    return attributes | (_functions(list(op.functions())) if op.activations else {})
+    return attributes | (_functions(draft, list(op.functions())) if op.activations else {})
 
 
-def _functions(functions: list[tuple[ActivationFunction, float, float]]) -> dict[str, Any]:
+def _functions(draft: Draft, functions: list[tuple[ActivationFunction, float, float]]) -> dict[str, Any]:
     names_of_functions = list(_named(functions))
+    for name, parameters in names_of_functions:
+        if not fits(draft.operand(0), *parameters):
+            refuse(f"a parameter of its function {name} has more digits than an attribute holds")
     alphas = [parameters[0] for _, parameters in names_of_functions if parameters]
     betas = [parameters[1] for _, parameters in names_of_functions if len(parameters) > 1]
     return {
