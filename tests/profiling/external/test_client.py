@@ -592,7 +592,6 @@ def test_a_network_that_was_loaded_before_the_connection_has_executions_of_all_i
         time.sleep(0.2)
         peer.send(ACK)
         peer.until(Kind.TIMELINE_MESSAGE)
-        time.sleep(0.2)  # the client reports runs once it has sent this message
         profiled.enqueue_workload(profiled.loaded_networks[0], FEEDS)
         packets = peer.until(Kind.TIMELINE_MESSAGE, 5)
     assert "add" not in texts(packets)  # its structure is not sent, as in Arm NN

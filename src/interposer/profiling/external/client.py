@@ -375,12 +375,15 @@ class _Conversation:
             self._send_messages(structure.network(number, begins=False))
 
     def _begin_timeline(self) -> None:
-        """Send the directory of the timeline and its labels, and report all runs from now on."""
+        """Send the directory of the timeline and its labels, and after them all runs that end from now on.
+
+        A collector that has received the labels does not miss a run that begins then.
+        """
         self._report()
-        self._send(Kind.TIMELINE_DIRECTORY, timeline_directory())
-        self._send_messages(well_known_labels())
         self._client._timeline = True
         self._client.service.enable(True, True)
+        self._send(Kind.TIMELINE_DIRECTORY, timeline_directory())
+        self._send_messages(well_known_labels())
 
     def _deactivated(self, body: bytes) -> None:
         self._client.service.enable(True, False)
