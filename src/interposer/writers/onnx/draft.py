@@ -129,7 +129,6 @@ class Draft(Operands[Tensor]):
         """Add a node that was created elsewhere, name its results, and return them; `types` are the results' types."""
         node.outputs = [self.sheet.names.free(f"{self.layer.name}/{node.kind}") for _ in types]
         self._nodes.append(node)
-        self.sheet.domains |= {node.domain} - {""}
         return [Tensor(name, dtype) for name, dtype in zip(node.outputs, types, strict=True)]
 
     def _types(
@@ -317,6 +316,7 @@ class Draft(Operands[Tensor]):
         for node in self._nodes:
             node.rename(lambda name: final_names.get(name, name))
         self.sheet.nodes += self._nodes
+        self.sheet.domains |= {node.domain for node in self._nodes if node.domain}
         return [
             replace(tensor, name=final_names.get(tensor.name, tensor.name)) if tensor.array is None else tensor
             for tensor in results

@@ -61,9 +61,9 @@ def _dynamically_quantized(draft: Draft, op: LstmSequence, operands: Sequence[Te
     if any(info is not None and info.dtype not in _TYPES for info in draft.infos):
         refuse("DynamicQuantizeLSTM of ONNX Runtime takes float32 only")
     weights = [_quantized_weights(draft, index) for index in (1, 2)]
-    inputs = [operands[0], *(values for values, _, _ in weights), *operands[3:], *(None,) * (8 - len(operands))]
+    inputs = [operands[0], *(values for values, _, _ in weights), *operands[3:]]
     inputs += [parameter for _, *parameters in weights for parameter in parameters]
-    starts = [draft.optional(index) for index in STATES]
+    starts = [operands[index] for index in STATES]
     names = [draft.name_of(tensor) if tensor else "" for tensor in inputs]
     given = {key: attribute for key, attribute in _attributes(draft, op).items() if attribute is not None}
     node = Node("DynamicQuantizeLSTM", names, [], given, domain=MICROSOFT)
