@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
-_UNDECLARED: Final = frozenset(Op.__mro__)
+_COMMON_BASES: Final = frozenset(Op.__mro__)
 """The bases that all operators have, which declare no operands and no results."""
 _RESERVED: Final = frozenset(name for name in dir(Op) if not name.startswith("__")) | {"op"}
 
@@ -160,7 +160,7 @@ def _parameter_problems(cls: type[Op], method: str) -> Iterator[str]:
 def _declared(cls: type[Op], kind: type[Any]) -> tuple[Any, ...]:
     declarations: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
-        if base not in _UNDECLARED:
+        if base not in _COMMON_BASES:
             declarations.update({name: member for name, member in vars(base).items() if isinstance(member, kind)})
     return tuple(declarations.values())
 
