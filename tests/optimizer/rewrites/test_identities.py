@@ -20,6 +20,8 @@ from tests.optimizer.rewriting import assert_becomes, assert_stays, graph_of
         "BatchToSpaceNd(block_shape=(1, 1))",
         "SpaceToDepth(block_size=1)",
         "DepthToSpace(block_size=1)",
+        "Resize(target_width=5, target_height=4)",
+        "Resize(target_width=4, target_height=3, data_layout=NHWC, method=BILINEAR, half_pixel_centers=True)",
         "Slice(begin=(0, 0, 0, 0), size=(2, -1, 4, 5))",
         "StridedSlice(begin=(0, 0), end=(9, 3), stride=(1, 1))",
         "StridedSlice(begin=(7, 7), end=(0, 0), stride=(1, 1), begin_mask=3, end_mask=3)",

@@ -17,6 +17,7 @@ from interposer.ops import (
     Permute,
     Quantize,
     Reshape,
+    Resize,
     Slice,
     SpaceToBatchNd,
     SpaceToDepth,
@@ -56,6 +57,15 @@ def drop_idle_pad(op: Pad | SpaceToBatchNd | BatchToSpaceNd, layer: Layer) -> Re
 def drop_idle_block(op: SpaceToDepth | DepthToSpace, layer: Layer) -> Replacement:
     """Remove a SpaceToDepth or DepthToSpace with blocks of one element."""
     return _input(layer) if op.block_size == 1 else None
+
+
+@rewrite(Resize)
+def drop_idle_resize(op: Resize, layer: Layer) -> Replacement:
+    """Remove a Resize to the size that the image has: every pixel then lies on a pixel of the input.
+
+    Infinite values stay what they are, while BILINEAR, computed as a sum, multiplies them by 0 and gives NaN.
+    """
+    return _input(layer) if layer.values[0].known.shape == layer.output.known.shape else None
 
 
 @rewrite(Slice)
@@ -141,6 +151,7 @@ IDENTITIES = (
     drop_idle_reshape,
     drop_idle_pad,
     drop_idle_block,
+    drop_idle_resize,
     drop_idle_slice,
     drop_idle_strided_slice,
     drop_lone_part,
