@@ -41,41 +41,86 @@ CPUACC_INLINE void prefetch_scale(const PackedWeights& w, int64_t at) {
   prefetch_line(static_cast<const char*>(w.scales) + at * (w.scale_type == ScaleType::single ? 4 : 2));
 }
 
-#if defined(__AVX512F__)
-constexpr bool kHasTable = true;  // four bits select one of 16 floats
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr bool kHasTable = true;  // four bits select one of 16 numbers
 #else
 constexpr bool kHasTable = false;
 #endif
 
-/// The integers 0 to 15 less a number.
-CPUACC_INLINE Vec table_of([[maybe_unused]] float zero) {
-  Vec table{};
-  if constexpr (kHasTable)
-    for (int n = 0; n < kLanes; ++n) table[n] = float(n) - zero;
-  return table;
-}
-
 constexpr float kMagic = 8388608;  // 2**23: its lowest bits are an integer
 
-/// Decode the lowest four bits of each lane, as the number in the table, or as the integer plus kMagic.
-CPUACC_INLINE Vec decoded(BitVec words, [[maybe_unused]] Vec table) {
-#if defined(__AVX512F__)
-  return _mm512_maskz_permutexvar_ps(0xffff, reinterpret_cast<__m512i>(words), table);
-#else
-  return reinterpret_cast<Vec>((words & 15u) | 0x4b000000u);
-#endif
-}
 /// What is subtracted from decoded integers with this zero point.
 template <WeightForm kForm>
 CPUACC_INLINE Vec subtrahend(Vec zero) {
   return kForm == WeightForm::four && !kHasTable ? zero + broadcast(kMagic) : zero;
 }
 
-CPUACC_INLINE BitVec load_words(const uint8_t* from) {
-  BitVec x;
-  memcpy(&x, from, sizeof x);
-  return x;
+#if defined(__aarch64__)
+/// The upper 16 bits of 16 floats, as their lower and upper bytes.
+struct DecodingTable {
+  uint8x16_t low, high;
+};
+
+/// The integers 0 to 15 less a number. The upper 16 bits of a float hold integers of up to 8 bits.
+CPUACC_INLINE DecodingTable table_of(float zero) {
+  uint8_t low[16], high[16];
+  for (int n = 0; n < 16; ++n) {
+    const float number = float(n) - zero;
+    uint32_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    low[n] = uint8_t(bits >> 16), high[n] = uint8_t(bits >> 24);
+  }
+  return {vld1q_u8(low), vld1q_u8(high)};
 }
+
+/// The words of one column block with eight elements of the depth. Vector n has byte n of each word.
+using GroupWords = uint8x16x4_t;
+
+CPUACC_INLINE GroupWords load_group(const uint8_t* from) { return vld4q_u8(from); }
+
+/// Decode element `k` of the group in vector `n` of the columns, as numbers in the table. The compiler merges what the
+/// vectors of an element have in common.
+CPUACC_INLINE Vec decoded(const GroupWords& words, int k, int n, const DecodingTable& table) {
+  const uint8x16_t two = words.val[k / 2], bits = k % 2 ? vshrq_n_u8(two, 4) : vandq_u8(two, vdupq_n_u8(15));
+  const uint8x16_t low = vqtbl1q_u8(table.low, bits), high = vqtbl1q_u8(table.high, bits);
+  const uint16x8_t half = vreinterpretq_u16_u8(n < 2 ? vzip1q_u8(low, high) : vzip2q_u8(low, high));
+  const uint16x8_t zero = vdupq_n_u16(0);
+  return reinterpret_cast<Vec>(n % 2 ? vzip2q_u16(zero, half) : vzip1q_u16(zero, half));
+}
+#else
+using DecodingTable = Vec;
+
+/// The integers 0 to 15 less a number.
+CPUACC_INLINE DecodingTable table_of([[maybe_unused]] float zero) {
+  Vec table{};
+  if constexpr (kHasTable)
+    for (int n = 0; n < kLanes; ++n) table[n] = float(n) - zero;
+  return table;
+}
+
+/// The words of one column block with eight elements of the depth.
+struct GroupWords {
+  BitVec val[kBlockVecs];
+};
+
+CPUACC_INLINE GroupWords load_group(const uint8_t* from) {
+  GroupWords words;
+#pragma GCC unroll 16
+  for (int n = 0; n < kBlockVecs; ++n) memcpy(&words.val[n], from + n * kLanes * 4, sizeof(BitVec));
+  return words;
+}
+
+/// Decode element `k` of the group in vector `n` of the columns, as the number in the table, or as the integer plus
+/// kMagic.
+CPUACC_INLINE Vec decoded(const GroupWords& group, int k, int n, [[maybe_unused]] const DecodingTable& table) {
+  const BitVec words = group.val[n] >> uint32_t(4 * k);
+#if defined(__AVX512F__)
+  return _mm512_maskz_permutexvar_ps(0xffff, reinterpret_cast<__m512i>(words), table);
+#else
+  return reinterpret_cast<Vec>((words & 15u) | 0x4b000000u);
+#endif
+}
+#endif
 
 // ---- A few rows -----------------------------------------------------------------------------------------------------
 
@@ -92,18 +137,18 @@ struct FewRows {
 /// those of the next one. kShift: subtract `zero` from each integer.
 template <WeightForm kForm, bool kShift, int kRows, int kVecs>
 CPUACC_INLINE void add_scale_block(Vec (&sums)[kRows][kVecs], const float* a, int64_t a_row, const uint8_t* codes,
-                                   int64_t step, int count, const Vec (&zero)[kVecs], Vec table) {
+                                   int64_t step, int count, const Vec (&zero)[kVecs], const DecodingTable& table) {
   if constexpr (kForm == WeightForm::four) {
     for (; count > 0; count -= kGroup, a += kGroup, codes += 64) {
-      BitVec words[kVecs];
-#pragma GCC unroll 16
-      for (int n = 0; n < kVecs; ++n)
-        words[n] = load_words(codes + n / kBlockVecs * step + n % kBlockVecs * kLanes * 4);
+      constexpr int kBlocks = kVecs / kBlockVecs;
+      GroupWords words[kBlocks];
+#pragma GCC unroll 4
+      for (int block = 0; block < kBlocks; ++block) words[block] = load_group(codes + block * step);
       const int inside = count < kGroup ? count : kGroup;
       auto add = [&](int k) __attribute__((always_inline)) {
 #pragma GCC unroll 16
         for (int n = 0; n < kVecs; ++n) {
-          Vec weight = decoded(words[n] >> uint32_t(4 * k), table);
+          Vec weight = decoded(words[n / kBlockVecs], k, n % kBlockVecs, table);
           if (kShift || !kHasTable) weight -= zero[n];
 #pragma GCC unroll 8
           for (int m = 0; m < kRows; ++m) sums[m][n] += broadcast(a[m * a_row + k]) * weight;
@@ -142,7 +187,7 @@ __attribute__((noinline)) void few_rows_tile(const FewRows& t) {
   const PackedWeights& w = *t.weights;
   const int64_t blocks = scale_blocks(w), step = bytes_of_column_block(w);
   const uint8_t* codes = static_cast<const uint8_t*>(w.codes) + t.block * step;
-  const Vec table = table_of(w.zero);
+  const DecodingTable table = table_of(w.zero);
   Vec totals[kRows][kVecs] = {}, zero[kVecs];
 #pragma GCC unroll 16
   for (int n = 0; n < kVecs; ++n) zero[n] = subtrahend<kForm>(broadcast(w.zero));
@@ -270,15 +315,14 @@ void few_rows(const PackedMatMul& p, const float* a, float* out, const float* re
 // ---- Many rows ------------------------------------------------------------------------------------------------------
 
 /// Decode `count` elements of the depth of one group.
-CPUACC_INLINE void decode_group(const uint8_t* codes, int count, Vec table, const Vec (&zero)[kBlockVecs],
-                                const Vec (&scale)[kBlockVecs], float* to, int64_t step) {
-  BitVec words[kBlockVecs];
-#pragma GCC unroll 4
-  for (int n = 0; n < kBlockVecs; ++n) words[n] = load_words(codes + n * kLanes * 4);
+CPUACC_INLINE void decode_group(const uint8_t* codes, int count, const DecodingTable& table,
+                                const Vec (&zero)[kBlockVecs], const Vec (&scale)[kBlockVecs], float* to,
+                                int64_t step) {
+  const GroupWords words = load_group(codes);
   auto put = [&](int k) __attribute__((always_inline)) {
 #pragma GCC unroll 4
     for (int n = 0; n < kBlockVecs; ++n)
-      store(to + k * step + n * kLanes, (decoded(words[n] >> uint32_t(4 * k), table) - zero[n]) * scale[n]);
+      store(to + k * step + n * kLanes, (decoded(words, k, n, table) - zero[n]) * scale[n]);
   };
   if (count == kGroup) {
     put(0), put(1), put(2), put(3), put(4), put(5), put(6), put(7);
@@ -296,7 +340,7 @@ void decode_column_block(const PackedWeights& w, int64_t block, int ahead, int f
   constexpr int kBytes = kForm == WeightForm::eight ? 1 : 2;  // of an element
   const uint8_t* all_codes = static_cast<const uint8_t*>(w.codes) + block * bytes_of_column_block(w);
   const int64_t next = ahead * bytes_of_column_block(w), next_scale = ahead * scale_blocks(w) * 16;
-  const Vec table = table_of(0);
+  const DecodingTable table = table_of(0);
   for (int from = first, count; from < last; from += count) {
     const int scale_block = from / w.block, left = (scale_block + 1) * int64_t{w.block} - from;
     const int64_t scale_at = (block * scale_blocks(w) + scale_block) * 16;
