@@ -30,7 +30,7 @@ DYNAMIC_RANGE: Final = "kws_ref_model_float32"
 """TFLite quantizes activations of this model on the fly; here its weights are dequantized."""
 
 EXACT_PRODUCTS: Final = ("session.qdq_matmulnbits_accuracy_level", "1")
-"""By default, ONNX Runtime rounds the other operand of products with weights of 4 bits to 8 bits, as CpuAcc does not."""
+"""By default, ONNX Runtime rounds the other operand of products with weights of 4 bits to 8 bits. CpuAcc does not."""
 
 LITE_ONLY: Final = ("litert", "armnn")
 """Engines that read TensorFlow Lite files, but no ONNX."""
