@@ -375,8 +375,10 @@ def _deviation(actual: Sequence[Any], expected: Sequence[Any]) -> float | None:
     It is in steps for integers, and relative to the largest element for floats. None if there is no pair of numeric
     tensors of the same shape.
     """
-    pairs = [(np.asarray(a), np.asarray(b)) for a, b in zip(actual, expected, strict=True)]
-    differences = [_difference(a, b) for a, b in pairs if a.dtype.kind in "biuf" and b.size and a.shape == b.shape]
+    arrays_of_both = [(np.asarray(a), np.asarray(b)) for a, b in zip(actual, expected, strict=True)]
+    differences = [
+        _difference(a, b) for a, b in arrays_of_both if a.dtype.kind in "biuf" and b.size and a.shape == b.shape
+    ]
     return max(differences, default=None)
 
 

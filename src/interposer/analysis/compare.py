@@ -386,12 +386,12 @@ class _Comparer:
         return [arrays[value] for value in _entering(self.graph, layers)]
 
     def _difference(self, layer: Layer, arrays: Arrays) -> Divergence | None:
-        pairs = [
+        arrays_to_compare = [
             (arrays[value], self.first_results[value], value.known)
             for value in _leaving(self.graph, [layer])
             if value in arrays
         ]
-        return self.tolerance.worst(Divergence.between(*pair) for pair in pairs)
+        return self.tolerance.worst(Divergence.between(*pair) for pair in arrays_to_compare)
 
     # --- as a whole ---------------------------------------------------------------------------------------------------
 
@@ -428,12 +428,14 @@ class _Comparer:
         """
         results = self._together(backend, layers)
         depths = _depths(layers)
-        pairs = [
+        divergences_and_values = [
             (Divergence.between(array, self.first_results[value], value.known), value)
             for value, array in results.items()
         ]
         return self.tolerance.worst(
-            divergence for divergence, value in pairs if self.tolerance.exceeded(divergence, depths[value.producer])
+            divergence
+            for divergence, value in divergences_and_values
+            if self.tolerance.exceeded(divergence, depths[value.producer])
         )
 
     # --- whose error it is --------------------------------------------------------------------------------------------

@@ -104,7 +104,9 @@ class Queue(ABC):
         after: Sequence[Event] = (),
         deadline: float | None = None,
     ) -> Event:
-        """Submit a workload of the backend that is `asynchronous`, and return its end. Does not wait if it can help it.
+        """Submit an `asynchronous` workload of the backend, and return an event that is over when the workload is.
+
+        It should return at once, without waiting for the workload.
 
         Args:
             workload: the workload.

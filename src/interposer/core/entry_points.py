@@ -54,8 +54,8 @@ def entry_points(group: str) -> list[tuple[str, EntryPoint]]:
     path: list[Any] = sys.path
     packages = _packages(tuple(place for place in path if isinstance(place, str)))  # importers ignore others
     names = sorted(packages, key=lambda name: (name != DISTRIBUTION, name))
-    pairs = [(name, point) for name in names for point in packages[name] if point.group == group]
-    return sorted(pairs, key=lambda pair: (names.index(pair[0]), pair[1].name))
+    packages_and_points = [(name, point) for name in names for point in packages[name] if point.group == group]
+    return sorted(packages_and_points, key=lambda pair: (names.index(pair[0]), pair[1].name))
 
 
 @cache

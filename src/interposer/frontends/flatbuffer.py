@@ -161,8 +161,8 @@ class Reader:
 
         `table` is the name of the table's type in the schema. `ParseError` is raised for a field at a wrong position.
         """
-        pairs = zip(self._schema.slots(table), self._vtable(position, where), strict=False)
-        present_fields = [(field, position + offset) for field, offset in pairs if field and offset]
+        fields_and_offsets = zip(self._schema.slots(table), self._vtable(position, where), strict=False)
+        present_fields = [(field, position + offset) for field, offset in fields_and_offsets if field and offset]
         for field, at in present_fields:
             if at < position + 4 or at % field.alignment:
                 self._fail(f"byte {at:#x} is no place for the field", _inside(where, field.name))

@@ -175,8 +175,10 @@ class Folder:
 def _violation(layer: Layer, problem: str, operands: Sequence[Array | None]) -> InvalidValueError:
     """Return the error for operands that a layer does not accept; it names the one that has indices or sizes."""
     decisive = decisive_operands(layer.op, len(operands))
-    given = [(layer.op.operand_name(index), array) for index, array in enumerate(operands) if index in decisive]
-    present = [(name, array) for name, array in given if array is not None]
+    named_operands = [
+        (layer.op.operand_name(index), array) for index, array in enumerate(operands) if index in decisive
+    ]
+    present = [(name, array) for name, array in named_operands if array is not None]
     return value_error(problem, InvalidArgumentError(problem), present)
 
 

@@ -44,8 +44,10 @@ def q_lstm_operands(node: Layers, op: QLstm, values: Sequence[Value | None]) -> 
     """
     if op.layer_norm_enabled:
         return list(values)
-    pairs = zip(op.operands, values, strict=True)
-    return [_zeros_like(node, value) if declared.name in _GATE_BIASES else value for declared, value in pairs]
+    operands_and_values = zip(op.operands, values, strict=True)
+    return [
+        _zeros_like(node, value) if declared.name in _GATE_BIASES else value for declared, value in operands_and_values
+    ]
 
 
 def _zeros_like(node: Layers, bias: Value | None) -> Value | None:

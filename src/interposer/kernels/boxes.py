@@ -97,9 +97,9 @@ def best_boxes(boxes: Array, scores: Array, candidates: Array, limit: int, thres
     remaining = candidates[np.argsort(-scores[candidates], kind="stable")]
     chosen: list[int] = []
     while remaining.size and len(chosen) < limit:
-        best, others = remaining[0], remaining[1:]
+        best, lower_scored = remaining[0], remaining[1:]
         chosen.append(int(best))
-        remaining = others[overlaps(boxes[best], boxes[others]) <= threshold]
+        remaining = lower_scored[overlaps(boxes[best], boxes[lower_scored]) <= threshold]
     return chosen
 
 
@@ -133,9 +133,9 @@ def take_greedily(boxes: Array, scores: Array, candidates: Iterable[int], limit:
     while remaining and (limit is None or len(chosen) < limit):
         best_position = int(np.argmax(scores[remaining]))
         remaining[0], remaining[best_position] = remaining[best_position], remaining[0]
-        box, others = boxes[remaining[0]], np.array(remaining[1:], np.int64)
+        box, lower_scored = boxes[remaining[0]], np.array(remaining[1:], np.int64)
         chosen.append(remaining[0])
-        remaining = _without(remaining[1:], lower(others, overlaps(box, boxes[others])))
+        remaining = _without(remaining[1:], lower(lower_scored, overlaps(box, boxes[lower_scored])))
     return chosen
 
 

@@ -122,8 +122,8 @@ def values_decide(*operands: tuple[str, Array | None]) -> Iterator[None]:
     except InvalidValueError:
         raise
     except InvalidArgumentError as error:
-        given = [(name, array) for name, array in operands if array is not None]
-        raise value_error(str(error), error, given) from error
+        present = [(name, array) for name, array in operands if array is not None]
+        raise value_error(str(error), error, present) from error
 
 
 def value_error(reason: str, error: BaseException, operands: Sequence[tuple[str, Array]]) -> InvalidValueError:

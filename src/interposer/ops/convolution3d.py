@@ -86,8 +86,8 @@ class Convolution3d(Op):
         return [input.shape[axis] for axis in spatial_axes(self.data_layout)]
 
     def infer(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> TensorInfo:
-        pairs = zip(self.windows(*weights.shape[:3]), self._dimensions(input), strict=True)
-        sizes = [window.places(size) for window, size in pairs]
+        windows_and_sizes = zip(self.windows(*weights.shape[:3]), self._dimensions(input), strict=True)
+        sizes = [window.places(size) for window, size in windows_and_sizes]
         return TensorInfo(volume_shape(self.data_layout, input.shape[0], sizes, weights.shape[4]), input.dtype)
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:

@@ -483,8 +483,8 @@ class Tile(Op):
         )
 
     def infer(self, input: TensorInfo) -> TensorInfo:
-        pairs = zip(input.shape, self.multiples, strict=True)
-        return input.with_shape([dim if multiple == 1 else dim * multiple for dim, multiple in pairs])
+        dims_and_multiples = zip(input.shape, self.multiples, strict=True)
+        return input.with_shape([dim if multiple == 1 else dim * multiple for dim, multiple in dims_and_multiples])
 
 
 @op(traits=Trait.MOVES)

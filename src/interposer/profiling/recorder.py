@@ -337,9 +337,9 @@ class Recorder:
     def take_over(self, other: Recorder) -> None:
         """Add the events of another recorder that has stopped, and whose events no other thread adds to."""
         with _changes:
-            for thread, source in other._rings.items():
-                ring = self._rings.get(thread) or self._new_ring(thread, source.name)
-                ring.take_over(source)
+            for thread, other_ring in other._rings.items():
+                ring = self._rings.get(thread) or self._new_ring(thread, other_ring.name)
+                ring.take_over(other_ring)
 
     @property
     def lost(self) -> int:

@@ -49,8 +49,8 @@ def _replace_normalization(network: Network, layer: Layer, op: BatchNormalizatio
         return
     graph = network.graph
     constants = [
-        graph.add(Constant(array), name=f"{layer.name}:{part}")
-        for array, part in ((weights.reshape(1, 1, 1, -1), "weights"), (bias, "bias"))
+        graph.add(Constant(array), name=f"{layer.name}:{suffix}")
+        for array, suffix in ((weights.reshape(1, 1, 1, -1), "weights"), (bias, "bias"))
     ]
     convolution = DepthwiseConvolution2d(data_layout=op.data_layout)
     convolution_layer = graph.add(

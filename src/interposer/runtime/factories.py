@@ -249,9 +249,9 @@ class Factories:
                 if factory and factory in source_factory.export_sources & target_factory.import_sources
             ]
             return ImportWorkload(common_sources[0], counts) if common_sources else CopyWorkload(counts)
-        pairs = (target_factory, source_factory), (source_factory, target_factory)
+        both_ways = (target_factory, source_factory), (source_factory, target_factory)
         device_factory = next(
-            (factory for factory, other in pairs if factory.supports_device_copy and other.supports_map), None
+            (factory for factory, other in both_ways if factory.supports_device_copy and other.supports_map), None
         )
         if target_factory.peers and target_factory.peers == source_factory.peers:
             device_factory = target_factory

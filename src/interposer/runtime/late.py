@@ -137,5 +137,5 @@ def _same(a: WorkloadInfo, b: WorkloadInfo) -> bool:
 
     Constants matter, because kernels may have prepared data from them.
     """
-    pairs = zip((*a.inputs, *a.outputs), (*b.inputs, *b.outputs), strict=True)
-    return a == b and all(x is None or y is None or x.constant is y.constant for x, y in pairs)
+    tensors_of_both = zip((*a.inputs, *a.outputs), (*b.inputs, *b.outputs), strict=True)
+    return a == b and all(x is None or y is None or x.constant is y.constant for x, y in tensors_of_both)

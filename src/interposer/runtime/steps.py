@@ -303,12 +303,15 @@ class Steps:
 
     def _marked_calls(self) -> list[_Call]:
         """Return the calls of all layers, whose times are marked."""
-        pairs = zip(self.program.running, self._calls, strict=True)
-        return [(partial(call_marked, self._mark_of(layer), call), *arguments) for layer, (call, *arguments) in pairs]
+        layers_and_calls = zip(self.program.running, self._calls, strict=True)
+        return [
+            (partial(call_marked, self._mark_of(layer), call), *arguments)
+            for layer, (call, *arguments) in layers_and_calls
+        ]
 
     def _marked(self, calls: Sequence[Callable[[], None]]) -> list[Callable[[], None]]:
-        pairs = zip(self.program.running, calls, strict=True)
-        return [partial(call_marked, self._mark_of(layer), call) for layer, call in pairs]
+        layers_and_calls = zip(self.program.running, calls, strict=True)
+        return [partial(call_marked, self._mark_of(layer), call) for layer, call in layers_and_calls]
 
     def _bound(self, layer: Layer) -> Callable[[], None]:
         step = self.program.step(layer)

@@ -391,8 +391,8 @@ class WorkingMemHandle:
 
     def _overwrites(self, inputs: Mapping[int, Array], outputs: Mapping[int, Array]) -> bool:
         """Return True if a run writes an output to the memory of an input, such as that of a state."""
-        pairs = ((outputs.get(binding), inputs[source]) for binding, source in self.aliases.items())
-        return any(target is not None and is_same_memory(target, array) for target, array in pairs)
+        targets_and_arrays = ((outputs.get(binding), inputs[source]) for binding, source in self.aliases.items())
+        return any(target is not None and is_same_memory(target, array) for target, array in targets_and_arrays)
 
     def _give_all_out(
         self,

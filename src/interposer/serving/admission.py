@@ -53,7 +53,7 @@ class Admission:
         self._min_rate = options.min_rate
         self._held = 0
         self._unfinished = 0
-        self._of_client: dict[str, int] = {}
+        self._held_by_client: dict[str, int] = {}
         self._senders: set[Holding] = set()
         self._readers: set[Holding] = set()
         self._lock = threading.Lock()
@@ -96,7 +96,7 @@ class Admission:
 
         A body that has arrived completely is refused only if no other body of its client is arriving.
         """
-        while self._of_client.get(holding.client, 0) + size > self._share:
+        while self._held_by_client.get(holding.client, 0) + size > self._share:
             senders = {sender for sender in self._senders if sender.client == holding.client}
             if holding.is_unfinished:
                 senders.add(holding)
@@ -137,7 +137,7 @@ class Admission:
     def _count(self, holding: Holding, size: int) -> None:
         holding.size += size
         self._held += size
-        self._of_client[holding.client] = self._of_client.get(holding.client, 0) + size
+        self._held_by_client[holding.client] = self._held_by_client.get(holding.client, 0) + size
         if holding.is_unfinished:
             self._unfinished += size
             self._senders.add(holding)
@@ -179,11 +179,11 @@ class Admission:
         self._held -= size
         if holding.is_unfinished:
             self._unfinished -= size
-        bytes_left = self._of_client[holding.client] - size
+        bytes_left = self._held_by_client[holding.client] - size
         if bytes_left:
-            self._of_client[holding.client] = bytes_left
+            self._held_by_client[holding.client] = bytes_left
         else:
-            del self._of_client[holding.client]
+            del self._held_by_client[holding.client]
         holding.size -= size
 
 

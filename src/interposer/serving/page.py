@@ -110,9 +110,12 @@ def _layers(layers: dict[str, int]) -> str:
     """Return the names and numbers of layers by backend, above a bar with their shares."""
     if not layers:
         return "<small>known after the first request</small>"
-    pairs = list(zip(layers.items(), _COLOURS * len(layers), strict=False))
+    coloured_backends = list(zip(layers.items(), _COLOURS * len(layers), strict=False))
     names = ", ".join(
-        f'<span style="color:{colour}">■</span> {html.escape(name)} {count}' for (name, count), colour in pairs
+        f'<span style="color:{colour}">■</span> {html.escape(name)} {count}'
+        for (name, count), colour in coloured_backends
     )
-    bars = "".join(f'<span style="flex:{count};background:{colour}"></span>' for (_, count), colour in pairs)
+    bars = "".join(
+        f'<span style="flex:{count};background:{colour}"></span>' for (_, count), colour in coloured_backends
+    )
     return f'{names}<span class="bar">{bars}</span>'

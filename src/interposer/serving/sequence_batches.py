@@ -212,8 +212,8 @@ class StateRows(SequenceRunner):
         """Return the inputs of the model in its order: those of the request, of its sequence, and those about it."""
         rows = next((array.shape[0] for array in inputs.values() if array.ndim), 1)
         set_here = dict(self._set_here(step, states, rows))
-        given = dict(inputs) | set_here
-        return {name: given[name] for name in self._infos if name in given}
+        all_inputs = dict(inputs) | set_here
+        return {name: all_inputs[name] for name in self._infos if name in all_inputs}
 
     def _set_here(self, step: Step, states: Mapping[str, Array], rows: int) -> Iterator[tuple[str, Array]]:
         for name, state in self._states.items():

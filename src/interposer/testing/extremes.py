@@ -172,7 +172,7 @@ def _drawn(condition: str, ids: Mapping[Value, int], seed: str) -> dict[int, Arr
 
 
 def cells_of(samples: Iterable[Sample], most: int) -> dict[tuple[str, str], list[Subject]]:
-    """Return the subjects of samples by label and types, of each at most so many, evenly chosen."""
+    """Return the subjects of samples by their label and types: for each pair, at most `most`, at even distances."""
     cells: dict[tuple[str, str], list[Subject]] = {}
     for sample in samples:
         subject = subject_of(sample)

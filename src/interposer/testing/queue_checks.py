@@ -432,12 +432,12 @@ def _wakes(bench: Bench) -> Iterator[str]:
 def _ends(bench: Bench) -> Iterator[str]:
     unused = bench.backend.create_queue(bench.settings.options)
     unused.destroy()
-    made = [bench.backend.create_queue(bench.settings.options) for _ in range(3)]
-    jobs = [_Job(bench) for _ in made]
-    for queue, job in zip(made, jobs, strict=True):
+    queues = [bench.backend.create_queue(bench.settings.options) for _ in range(3)]
+    jobs = [_Job(bench) for _ in queues]
+    for queue, job in zip(queues, jobs, strict=True):
         job.fill(job.feeds)
         _require_end(job.submit(queue), "a submission")
-    ends: list[Queue | _Job] = [made[1], jobs[0], made[2], jobs[2], made[0], jobs[1]]
+    ends: list[Queue | _Job] = [queues[1], jobs[0], queues[2], jobs[2], queues[0], jobs[1]]
     for end in ends:
         end.destroy()
     network = grown(bench, _CHAIN).network

@@ -204,8 +204,8 @@ class Trial:
         self.repeated_outputs = self._run_once(
             loaded, {key: _strided(array) for key, array in self.feeds.items()}, targets
         )
-        pairs = [(self.feeds[key], array) for key, array in feeds_before.items()] + constants
-        self.untouched = all(same(current, original) for current, original in pairs)
+        arrays_and_originals = [(self.feeds[key], array) for key, array in feeds_before.items()] + constants
+        self.untouched = all(same(current, original) for current, original in arrays_and_originals)
 
     def _run_on_others(self, loaded: Loaded) -> None:
         """Run the loaded network on `other_feeds`, and store the results in `other_outputs`.

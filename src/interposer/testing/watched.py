@@ -147,8 +147,11 @@ class _Picky(LayerSupport):
         self.inner, self.held_back = inner, held_back
 
     def query(self, view: SubgraphView) -> list[Support]:
-        pairs = zip(view, self.inner.query(view), strict=True)
-        return [Support.no("held back") if layer.name in self.held_back else verdict for layer, verdict in pairs]
+        layers_and_verdicts = zip(view, self.inner.query(view), strict=True)
+        return [
+            Support.no("held back") if layer.name in self.held_back else verdict
+            for layer, verdict in layers_and_verdicts
+        ]
 
 
 def replace_method(target: object, name: str, function: Callable[..., Any]) -> bool:

@@ -107,9 +107,10 @@ class Recording:
     def _usual(self) -> dict[str, list[str]]:
         """The conditions, by the first type of layers, under which more than half of all recorded layers are wrong."""
         count, wrong = Counter[str](), Counter[tuple[str, str]]()
-        for types, conditions in (cell for cells in self.layers.values() for cell in cells.items()):
-            count[_first(types)] += 1
-            wrong.update((_first(types), condition) for condition in _refused(conditions))
+        for conditions_by_types in self.layers.values():
+            for types, conditions in conditions_by_types.items():
+                count[_first(types)] += 1
+                wrong.update((_first(types), condition) for condition in _refused(conditions))
         usual: dict[str, list[str]] = {}
         for (dtype, condition), times in wrong.items():
             if times > count[dtype] / 2:

@@ -63,8 +63,8 @@ _MEMBERS: Final = {
 
 
 def _members(text: str) -> list[tuple[str, Any]]:
-    pairs = (member.split(":") for member in text.split())
-    return [(name, _MEMBERS[kind]) for name, kind in pairs]
+    names_and_kinds = (member.split(":") for member in text.split())
+    return [(name, _MEMBERS[kind]) for name, kind in names_and_kinds]
 
 
 class Context(ctypes.Structure):

@@ -41,7 +41,8 @@ class _Variant:
             model.profiler.enable_profiling()
         self.inputs = list(model.inputs.values())
         self.outputs = list(model.outputs.values())
-        self.views: tuple[tuple[int, ...], list[Array], list[Array]] = (), [], []
+        self.host_arrays: tuple[tuple[int, ...], list[Array], list[Array]] = (), [], []
+        """The addresses of the host's tensors, and arrays at these addresses: inputs and outputs."""
 
     @property
     def is_open(self) -> bool:
@@ -135,13 +136,13 @@ class Kernel:
         structs = host.tensors
         tensors = [structs[index] for index in (*self.inputs, *self.outputs)]
         addresses = tuple(tensor.data or 0 for tensor in tensors)
-        known_addresses, inputs, outputs = variant.views
+        known_addresses, inputs, outputs = variant.host_arrays
         if addresses != known_addresses:
             views = [
                 _view(tensor, info) for tensor, info in zip(tensors, (*variant.inputs, *variant.outputs), strict=True)
             ]
             inputs, outputs = views[: len(self.inputs)], views[len(self.inputs) :]
-            variant.views = addresses, inputs, outputs
+            variant.host_arrays = addresses, inputs, outputs
         try:
             variant.model.run(inputs, outputs)
         finally:

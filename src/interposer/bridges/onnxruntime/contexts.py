@@ -152,10 +152,10 @@ def _content(api: OrtApi, node: int, model_path: str, context: ContextOptions) -
     path = Path(content.decode("utf-8", "replace"))
     if path.is_absolute() or ".." in path.parts or not path.name:
         raise InvalidArgumentError(f"its file is {str(path)!r}; expected a path below the folder of the model")
-    found = (Path(model_path).parent if model_path else context.folder("")) / path
-    if not _is_file(found):
-        raise InvalidArgumentError(f"there is no file {found}; it belongs beside the model")
-    return found
+    context_file = (Path(model_path).parent if model_path else context.folder("")) / path
+    if not _is_file(context_file):
+        raise InvalidArgumentError(f"there is no file {context_file}; it belongs beside the model")
+    return context_file
 
 
 def _is_file(path: Path) -> bool:

@@ -210,8 +210,8 @@ class Node(SharedNode):
         infos = [None if value is None else value.known for value in operands]
         for error in op.violations(*infos):
             self.fail(error)
-        pairs = zip(op.infer_infos(*infos), quantizations, strict=True)
-        declared = [self._declared(inferred, quantization) for inferred, quantization in pairs]
+        infos_and_quantizations = zip(op.infer_infos(*infos), quantizations, strict=True)
+        declared = [self._declared(inferred, quantization) for inferred, quantization in infos_and_quantizations]
         return list(self.importer.add_layer(op.canonical(), operands, self.name, self.source, declared).outputs)
 
     def _declared(self, inferred: TensorInfo | None, quantization: Quantization | None) -> TensorInfo | None:

@@ -172,7 +172,7 @@ def shape(node: Node) -> list[Value]:
 
 @layer("Fill")
 def fill(node: Node) -> list[Value]:
-    """Convert Fill; the shape of the result is that of the output slot, and its input only has its rank."""
+    """Convert Fill. If its dimensions are not constant, the shape of the output slot, if known, replaces them."""
     dims, info = node.tensor(0), node.infos[0]
     if dims.constant is None and info.is_concrete:
         if dims.known.shape.is_concrete and tuple(dims.known.shape) != (info.rank,):

@@ -53,8 +53,8 @@ def _constants(layer: Layer) -> list[Layer]:
         raise ParseError(f"it has {count} tops, {len(shapes)} shapes and {len(values)} fillers", where=layer.where)
     values *= count if len(values) == 1 else 1
     blobs = [np.full(tuple(shapes[i]), value, np.float32) for i, value in enumerate(values)]
-    pairs = zip(layer.tops, blobs, strict=True)
-    return [replace(layer, type="Parameter", tops=(top,), blobs=(blob,)) for top, blob in pairs]
+    tops_and_blobs = zip(layer.tops, blobs, strict=True)
+    return [replace(layer, type="Parameter", tops=(top,), blobs=(blob,)) for top, blob in tops_and_blobs]
 
 
 def is_source(layer: Layer) -> bool:

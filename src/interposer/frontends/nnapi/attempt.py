@@ -36,9 +36,9 @@ def attempted(document: Mapping[str, Any], shapes: Shapes | None = None) -> tupl
         ParseError: the document is damaged.
         InvalidArgumentError: a shape does not fit its input.
     """
-    document, large = _with_small_ranks(document)
+    document, excessive_ranks = _with_small_ranks(document)
     importer = _Importer(read_document(document), shapes or {})
-    importer.large = large
+    importer.excessive_ranks = excessive_ranks
     importer.prepare()
     return importer.network.graph, [importer.attempt(operation) for operation in importer.model.operations]
 
@@ -53,9 +53,9 @@ def _with_small_ranks(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], M
     records = content.get("operands") if isinstance(content, Mapping) else None
     if not isinstance(records, Sequence):
         return document, {}
-    large = {index: len(record["dims"]) for index, record in enumerate(records) if _is_large(record)}
-    small = [_one_element(record) if index in large else record for index, record in enumerate(records)]
-    return ({**document, "operands": small}, large) if large else (document, large)
+    excessive_ranks = {index: len(record["dims"]) for index, record in enumerate(records) if _is_large(record)}
+    small = [_one_element(record) if index in excessive_ranks else record for index, record in enumerate(records)]
+    return ({**document, "operands": small}, excessive_ranks) if excessive_ranks else (document, excessive_ranks)
 
 
 def _is_large(record: Any) -> bool:
@@ -71,7 +71,7 @@ def _one_element(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class _Importer(Importer):
-    large: Mapping[int, int] = MappingProxyType({})
+    excessive_ranks: Mapping[int, int] = MappingProxyType({})
     """The ranks of operands that have too many axes, by index."""
 
     def prepare(self) -> None:
@@ -91,8 +91,10 @@ class _Importer(Importer):
 
     def _convert_known(self, operation: Operation) -> None:
         for index in (*operation.inputs, *operation.outputs):
-            if index in self.large:
-                raise ParseError(f"operands[{index}] has rank {self.large[index]}; ranks 0 to {MAX_RANK} are supported")
+            if index in self.excessive_ranks:
+                raise ParseError(
+                    f"operands[{index}] has rank {self.excessive_ranks[index]}; ranks 0 to {MAX_RANK} are supported"
+                )
         entry = find(operation.name)
         if entry is None:
             raise ParseError(f"the operation {operation.name} is not known")

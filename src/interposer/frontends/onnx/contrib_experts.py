@@ -121,9 +121,9 @@ def routed_shares(node: Node, router: Value, weights: Value | None) -> Value:
     If there are `weights`, (tokens, experts), those of the chosen experts are their shares.
     """
     num_experts, top_k = node.known(router.known.shape[1], "number of experts"), TopK(node.integer("k", 1))
-    chosen_shares, indices = node.steps(top_k, router)
+    chosen_logits, indices = node.steps(top_k, router)
     if weights is None:
-        return _spread(node, node.step(Softmax(), chosen_shares), indices, num_experts)
+        return _spread(node, node.step(Softmax(), chosen_logits), indices, num_experts)
     chosen_shares = node.step(GatherElements(1), weights, indices)
     if node.flag("normalize_routing_weights"):
         chosen_shares = node.step(Division(), chosen_shares, node.step(Reduce((1,), keep_dims=True), chosen_shares))

@@ -209,7 +209,10 @@ def rotary_embedding(node: Node) -> Value:
 
 
 def _heads(node: Node, x: Value, cos: Value) -> int:
-    """Return the number of heads of an input of rank 3; without the attribute, whole heads are rotated."""
+    """Return the number of heads of an input of shape (batch, steps, width).
+
+    Without the attribute `num_heads`, `cos` has half a head in each row, so that all elements of a head are rotated.
+    """
     if node.integer("num_heads", 0):
         return node.integer("num_heads")
     if cos.known.rank != 2:

@@ -98,8 +98,8 @@ def _check_ranks(node: Node, condition: Value, regions: Sequence[Region]) -> Non
 
     Once the caller gives these sizes, the condition is constant and one branch remains; the error asks for them.
     """
-    pairs = zip(*(branch.infos for branch in regions), strict=True)
-    if all(a.shape.joined(b.shape).is_ranked for a, b in pairs):
+    infos_of_branches = zip(*(branch.infos for branch in regions), strict=True)
+    if all(a.shape.joined(b.shape).is_ranked for a, b in infos_of_branches):
         return
     needs = node.importer.needs(condition)
     if needs is not None and all(node.importer.value(name).known.dtype.is_integer for name in needs.values):

@@ -181,8 +181,8 @@ def _padded_at_run_time(
         return _wrapped(node, x, axes, first, last)
     rows = node.step(Concat(0), node.step(Stack(1), first, last), node.constant(np.zeros((1, 2), dtype.numpy)))
     row_of_axis = [axes.index(axis) if axis in axes else len(axes) for axis in range(x.known.rank)]
-    pairs = node.step(Gather(0), rows, node.constant(np.array(row_of_axis, np.int64)))
-    return add(DynamicPad(number, mode), x, pairs)
+    pads_of_axes = node.step(Gather(0), rows, node.constant(np.array(row_of_axis, np.int64)))
+    return add(DynamicPad(number, mode), x, pads_of_axes)
 
 
 def _wrapped(node: Node, x: Value, axes: Sequence[int], first: Value, last: Value) -> Value:

@@ -189,11 +189,11 @@ def _constant_quantization(node: Node, scale: TensorInfo, zero_point: TensorInfo
     shape = node.stored_info(0).shape
     key = id(scales), id(zero_points), node.integer("axis", 1), len(shape) if shape.is_ranked else None
     known = node.importer.quantizations
-    found = known.get(key)
-    if found is None:
+    parameters = known.get(key)
+    if parameters is None:
         q = quantization(node, 1, shape.rank) if _are_positive(scales) else None
-        found = known[key] = scales, zero_points, q
-    return found[-1]
+        parameters = known[key] = scales, zero_points, q
+    return parameters[-1]
 
 
 def _are_positive(scales: Array) -> bool:

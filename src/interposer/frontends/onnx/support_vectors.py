@@ -67,10 +67,10 @@ def _linear_classifier(node: Node, class_labels: Array, x: Value) -> Sequence[Va
     transform = node.text("post_transform", "NONE")
     if len(class_labels) == 2:
         best = _second_if_above(node, scores, 0.5 if (coefficients >= 0).all() else 0.0)
-        found = node.result(Gather(0), node.constant(class_labels), best)
+        chosen_labels = node.result(Gather(0), node.constant(class_labels), best)
     else:
-        found = label(node, class_labels, scores)
-    return [found, node.cast(transformed(node, scores, transform), DataType.FLOAT32)]
+        chosen_labels = label(node, class_labels, scores)
+    return [chosen_labels, node.cast(transformed(node, scores, transform), DataType.FLOAT32)]
 
 
 def _second_if_above(node: Node, scores: Value, threshold: float) -> Value:

@@ -158,13 +158,16 @@ def tree_classifier(node: Node) -> Sequence[Value]:
         scores = _scores(node, "class", class_ids, max(2, len(class_labels)), TreeAggregation.SUM)
         if len(class_labels) == 2 and class_ids.all():
             second = node.step(Gather(1), scores, node.constant(np.array([1])))
-            found = label_above(node, class_labels, second, threshold)
+            chosen_labels = label_above(node, class_labels, second, threshold)
         else:
-            found = label(node, class_labels, scores)
-        return [found, _as_float32(node, transformed(node, scores, transform))]
+            chosen_labels = label(node, class_labels, scores)
+        return [chosen_labels, _as_float32(node, transformed(node, scores, transform))]
     score = _scores(node, "class", class_ids, 1, TreeAggregation.SUM)
-    found = label_above(node, class_labels, score, threshold)
-    return [found, _as_float32(node, scores_of_two(node, score, transform, are_probabilities=are_probabilities))]
+    chosen_labels = label_above(node, class_labels, score, threshold)
+    return [
+        chosen_labels,
+        _as_float32(node, scores_of_two(node, score, transform, are_probabilities=are_probabilities)),
+    ]
 
 
 def _as_float32(node: Node, scores: Value) -> Value:

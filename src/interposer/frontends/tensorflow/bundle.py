@@ -60,10 +60,10 @@ class Checkpoint:
             return {}
         [content] = self._strings(decode(BundleEntry, self._entries[_OBJECTS]))
         objects = decode(TrackableGraph, content)
-        pairs = (
+        names_and_keys = (
             (attribute.full_name, attribute.checkpoint_key) for node in objects.nodes for attribute in node.attributes
         )
-        return {name: key for name, key in pairs if name and key in self}
+        return {name: key for name, key in names_and_keys if name and key in self}
 
     def array(self, key: str) -> Array:
         """Return the tensor with this key, as a view of its data file if possible."""

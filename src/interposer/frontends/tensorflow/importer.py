@@ -378,9 +378,9 @@ class Scope(Importer):
 
     def keep_names(self) -> None:
         """Record on the values of the network the names that they have in the model."""
-        pairs = [(name, value) for name, value in self._named() if name not in self.shared.named]
-        self.shared.named.update(name for name, _ in pairs)
-        keep_names(self.network.graph, pairs)
+        new_names = [(name, value) for name, value in self._named() if name not in self.shared.named]
+        self.shared.named.update(name for name, _ in new_names)
+        keep_names(self.network.graph, new_names)
 
     def _named(self) -> Iterator[tuple[str, Value]]:
         for node, results in self._results.items():

@@ -315,8 +315,8 @@ class BundleEntry:
 
 @cache
 def _rules(kind: Hashable) -> Mapping[int, tuple[str, _Rule]]:
-    pairs = ((field.name, field.metadata["rule"]) for field in dataclasses.fields(cast("Any", kind)))
-    return {rule.number: (name, rule) for name, rule in pairs}
+    names_and_rules = ((field.name, field.metadata["rule"]) for field in dataclasses.fields(cast("Any", kind)))
+    return {rule.number: (name, rule) for name, rule in names_and_rules}
 
 
 @cache

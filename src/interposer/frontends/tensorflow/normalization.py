@@ -52,7 +52,11 @@ def batch_norm(node: Node) -> list[Value]:
 
 
 def _running(node: Node, operand: int, moment: Value) -> Value:
-    """Return a moment of the batch mixed with the operand by the factor of the node; 1 means the batch alone."""
+    """Return the new running mean or variance: (1 - factor) times the old one plus factor times that of the batch.
+
+    `operand` is the index of the old one. Without the attribute `exponential_avg_factor`, the factor is 1, and the
+    result is `moment`, that of the batch.
+    """
     factor = node.number("exponential_avg_factor", 1.0)
     if factor == 1:
         return moment

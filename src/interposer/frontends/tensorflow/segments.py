@@ -53,9 +53,9 @@ def dynamic_stitch(node: Node) -> Value:
     if node.num_inputs < 2 or node.num_inputs % 2:
         raise ParseError(f"it has {node.num_inputs} inputs; expected as many indices as data")
     values = node.values()
-    pairs = list(zip(values[: len(values) // 2], values[len(values) // 2 :], strict=True))
-    positions = _joined(node, [reshaped(node, indices, [-1]) for indices, _ in pairs])
-    rows = _joined(node, [_rows(node, data, indices) for indices, data in pairs])
+    indices_and_data = list(zip(values[: len(values) // 2], values[len(values) // 2 :], strict=True))
+    positions = _joined(node, [reshaped(node, indices, [-1]) for indices, _ in indices_and_data])
+    rows = _joined(node, [_rows(node, data, indices) for indices, data in indices_and_data])
     shape = _shape_of(node, positions, rows)
     return node.result(ScatterNd(ScatterFunction.UPDATE, input_enabled=False), shape, _column(node, positions), rows)
 

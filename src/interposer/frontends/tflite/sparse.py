@@ -74,7 +74,7 @@ def _refined(entries: list[Ints], dimension: Dimension, tensor: Tensor, where: s
         if len(segments) != count + 1 or segments[0] != 0 or segments[-1] != len(index) or (lengths < 0).any():
             _fail(tensor, f"has a sparse dimension whose segments do not fit {count} entries", where)
         parents = np.repeat(np.arange(count), lengths)
-    return [np.arange(len(index)), *(part[parents] for part in entries[1:]), index]
+    return [np.arange(len(index)), *(indices[parents] for indices in entries[1:]), index]
 
 
 def _indices(entries: list[Ints], tensor: Tensor, sparsity: Sparsity, where: str) -> tuple[Ints, ...]:

@@ -228,8 +228,9 @@ def adaptive_max_pool(c: Call, x: Value, sizes: Sizes) -> list[Value]:
     )
     values = c.step(Reduce((-1,), False, ReduceOperation.MAX), flat_windows)
     best = c.step(ArgMinMax(ArgMinMaxFunction.MAX, -1, True, DataType.INT64), flat_windows)
-    table = np.broadcast_to(_flat_places(grids, shape[first_axis:]), flat_windows.known.shape)
-    places = c.step(GatherElements(flat_windows.known.rank - 1), c.constant(np.ascontiguousarray(table)), best)
+    places_in_windows = np.broadcast_to(_flat_places(grids, shape[first_axis:]), flat_windows.known.shape)
+    all_places = c.constant(np.ascontiguousarray(places_in_windows))
+    places = c.step(GatherElements(flat_windows.known.rank - 1), all_places, best)
     return [values, c.squeezed(places, flat_windows.known.rank - 1)]
 
 

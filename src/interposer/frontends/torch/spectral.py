@@ -146,16 +146,23 @@ def angle_of_float(c: Call, x: Value) -> Value:
 @aten("mul.Tensor", "mul.Scalar", complex_numbers=True)
 def multiply(c: Call, a: Operand, b: Operand) -> Value:
     """Convert the product of complex numbers."""
-    (a0, a1), (b0, b1) = _parts(c, a, 0), _parts(c, b, 1)
-    return complex_of(c, c.minus(c.times(a0, b0), c.times(a1, b1)), c.plus(c.times(a0, b1), c.times(a1, b0)))
+    (a_real, a_imag), (b_real, b_imag) = _parts(c, a, 0), _parts(c, b, 1)
+    return complex_of(
+        c,
+        c.minus(c.times(a_real, b_real), c.times(a_imag, b_imag)),
+        c.plus(c.times(a_real, b_imag), c.times(a_imag, b_real)),
+    )
 
 
 @aten("div.Tensor", "div.Scalar", complex_numbers=True)
 def divide(c: Call, a: Operand, b: Operand) -> Value:
     """Convert the quotient of complex numbers."""
-    (a0, a1), (b0, b1) = _parts(c, a, 0), _parts(c, b, 1)
-    size = c.plus(c.times(b0, b0), c.times(b1, b1))
-    numerator = c.plus(c.times(a0, b0), c.times(a1, b1)), c.minus(c.times(a1, b0), c.times(a0, b1))
+    (a_real, a_imag), (b_real, b_imag) = _parts(c, a, 0), _parts(c, b, 1)
+    size = c.plus(c.times(b_real, b_real), c.times(b_imag, b_imag))
+    numerator = (
+        c.plus(c.times(a_real, b_real), c.times(a_imag, b_imag)),
+        c.minus(c.times(a_imag, b_real), c.times(a_real, b_imag)),
+    )
     return complex_of(c, *(c.over(part, size) for part in numerator))
 
 
@@ -163,13 +170,13 @@ def divide(c: Call, a: Operand, b: Operand) -> Value:
 def add(c: Call, a: Operand, b: Operand, alpha: Operand = 1) -> Value:
     """Convert sums and differences of complex numbers."""
     name = str(c.node.target)
-    (a0, a1), (b0, b1) = _parts(c, a, 0), _parts(c, b, 1)
+    (a_real, a_imag), (b_real, b_imag) = _parts(c, a, 0), _parts(c, b, 1)
     if alpha != 1:
-        b0, b1 = c.times(b0, alpha), c.times(b1, alpha)
+        b_real, b_imag = c.times(b_real, alpha), c.times(b_imag, alpha)
     if "rsub" in name:
-        (a0, a1), (b0, b1) = (b0, b1), (a0, a1)
+        (a_real, a_imag), (b_real, b_imag) = (b_real, b_imag), (a_real, a_imag)
     combine = c.minus if "sub" in name else c.plus
-    return complex_of(c, combine(a0, b0), combine(a1, b1))
+    return complex_of(c, combine(a_real, b_real), combine(a_imag, b_imag))
 
 
 @aten("ones", "new_ones", "ones_like", complex_numbers=True)
@@ -198,11 +205,11 @@ def square(c: Call, x: Value) -> Value:
 def equal(c: Call, a: Operand, b: Operand) -> Value:
     """Convert equality of complex numbers."""
     dtype = next(operand.known.dtype for operand in (a, b) if isinstance(operand, Value))
-    (a0, a1), (b0, b1) = (
+    (a_real, a_imag), (b_real, b_imag) = (
         [c.cast(part, dtype) for part in _parts_of_type(c, operand, index, dtype)]
         for index, operand in enumerate((a, b))
     )
-    is_same = c.both(c.binary(EQUAL, a0, b0), c.binary(EQUAL, a1, b1))
+    is_same = c.both(c.binary(EQUAL, a_real, b_real), c.binary(EQUAL, a_imag, b_imag))
     return c.negated(is_same) if "aten.ne" in str(c.node.target) else is_same
 
 
@@ -211,11 +218,11 @@ def add_product(c: Call, x: Value, a: Value, b: Value, beta: Operand = 1, alpha:
     """Convert beta * x + alpha * (a @ b) of complex numbers."""
     if isinstance(beta, complex) or isinstance(alpha, complex) or not all(c.is_complex(i) for i in range(3)):
         c.unsupported("it has complex factors, or floats among its operands")
-    (a0, a1), (b0, b1) = (tuple(part_of(c, operand, i) for i in (0, 1)) for operand in (a, b))
+    (a_real, a_imag), (b_real, b_imag) = (tuple(part_of(c, operand, i) for i in (0, 1)) for operand in (a, b))
     scaled_product = complex_of(
         c,
-        c.minus(product(c, a0, b0), product(c, a1, b1)),
-        c.plus(product(c, a0, b1), product(c, a1, b0)),
+        c.minus(product(c, a_real, b_real), product(c, a_imag, b_imag)),
+        c.plus(product(c, a_real, b_imag), product(c, a_imag, b_real)),
     )
     scaled_product = scaled_product if alpha == 1 else c.times(scaled_product, alpha)
     return scaled_product if beta == 0 else c.plus(x if beta == 1 else c.times(x, beta), scaled_product)
@@ -241,11 +248,11 @@ def to_copy(c: Call, x: Value, *_: Any) -> Value:
 @aten("mm", "bmm", "matmul", "mv", complex_numbers=True)
 def matmul(c: Call, a: Value, b: Value) -> Value:
     """Convert matrix products of complex numbers."""
-    (a0, a1), (b0, b1) = _parts(c, a, 0), _parts(c, b, 1)
+    (a_real, a_imag), (b_real, b_imag) = _parts(c, a, 0), _parts(c, b, 1)
     return complex_of(
         c,
-        c.minus(product(c, a0, b0), product(c, a1, b1)),
-        c.plus(product(c, a0, b1), product(c, a1, b0)),
+        c.minus(product(c, a_real, b_real), product(c, a_imag, b_imag)),
+        c.plus(product(c, a_real, b_imag), product(c, a_imag, b_real)),
     )
 
 

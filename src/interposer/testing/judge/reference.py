@@ -78,8 +78,8 @@ def evaluate_widely(layer: Layer, values: Mapping[Value, Array]) -> list[Array]:
 
 def _in_float64(layer: Layer, values: Mapping[Value, Array]) -> list[Array]:
     arrays = [None if value is None else widened(values[value], value.known) for value in layer.inputs]
-    pairs = zip(layer.inputs, arrays, strict=True)
-    infos = [None if value is None or array is None else _wide_info(value, array) for value, array in pairs]
+    values_and_arrays = zip(layer.inputs, arrays, strict=True)
+    infos = [None if value is None or array is None else _wide_info(value, array) for value, array in values_and_arrays]
     outputs = []
     for value, info in zip(layer.outputs, layer.op.infer_infos(*infos), strict=True):
         assert info is not None

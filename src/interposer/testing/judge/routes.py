@@ -76,11 +76,11 @@ def bound_again(network: Network, imported: Network, feeds: Mapping[int, Array])
 
     If the imported network has other inputs, a text says how they differ.
     """
-    pairs = list(zip(network.graph.inputs, imported.graph.inputs, strict=False))
-    if len(pairs) != len(network.graph.inputs) or len(pairs) != len(imported.graph.inputs):
+    inputs_of_both = list(zip(network.graph.inputs, imported.graph.inputs, strict=False))
+    if len(inputs_of_both) != len(network.graph.inputs) or len(inputs_of_both) != len(imported.graph.inputs):
         return "inputs are lost"
     feeds_by_id = {}
-    for old, new in pairs:
+    for old, new in inputs_of_both:
         if old.output.known.dtype is not new.output.known.dtype:
             return f"an input of type {old.output.known.dtype} becomes {new.output.known.dtype}"
         feeds_by_id[new.op.binding_id] = feeds[old.op.binding_id]  # type: ignore[attr-defined]

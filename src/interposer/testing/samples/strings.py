@@ -27,14 +27,14 @@ def _expected(values: object) -> Array:
 @samples(StringConcat)
 def string_concat() -> Iterator[Sample]:
     """Yield StringConcat samples: shapes that broadcast, strings in several scripts, and empty strings."""
-    pairs = {
+    operands_by_label = {
         "scalar": ("a", "b"),
         "row": (["a", "", "ß"], ["x", "y", "日本"]),
         "broadcast": ([["a"], ["b"]], ["x", "y", ""]),
         "scalar-row": ("a", ["x", "y"]),
         "none": ([], ["x"]),
     }
-    for label, (a, b) in pairs.items():
+    for label, (a, b) in operands_by_label.items():
         yield Sample(StringConcat(), [_texts(a), _texts(b)], name=label)
     worked = _expected([["ax", "ay"], ["bx", "by"]])
     yield Sample(StringConcat(), [_texts([["a"], ["b"]]), _texts(["x", "y"])], name="worked", expected=[worked])

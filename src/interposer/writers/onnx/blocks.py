@@ -69,8 +69,8 @@ def _padded(draft: Draft, op: SpaceToBatchNd) -> Tensor:
         return x
     if x.dtype is DataType.STRING:
         refuse("it pads texts")
-    pairs = dict(zip(op.axes, op.pad_list, strict=True))
-    pads = [pairs.get(axis, (0, 0))[end] for end in (0, 1) for axis in range(draft.rank)]
+    pads_by_axis = dict(zip(op.axes, op.pad_list, strict=True))
+    pads = [pads_by_axis.get(axis, (0, 0))[end] for end in (0, 1) for axis in range(draft.rank)]
     zero = np.array(draft.info(0).zero_point)
     return draft.node("Pad", x, draft.ints(pads, "pads"), draft.constant(zero, x.dtype, "zero"))
 

@@ -83,8 +83,8 @@ def one_hot(draft: Draft, op: OneHot) -> Tensor:
     if not op.from_end:
         negative = draft.node("Less", indices, draft.ints(0))
         indices = draft.node("Where", negative, draft.ints(op.depth), indices)
-    info = draft.result
-    values = np.array([encoded(op.off_value, info), encoded(op.on_value, info)])
+    result_info = draft.result
+    values = np.array([encoded(op.off_value, result_info), encoded(op.on_value, result_info)])
     return draft.node(
         "OneHot", indices, draft.ints([op.depth]), draft.constant(values, op.dtype, "values"), axis=op.axis
     )

@@ -100,8 +100,10 @@ def _by_reals(function: Function[Draft, Tensor], draft: Draft) -> list[Tensor]:
     """
     operands = [operand and _real(draft, index, operand) for index, operand in enumerate(draft.operands)]
     reals = draft.again(operands)
-    pairs = zip(operands, draft.infos, strict=True)
-    reals.infos = tuple(info and TensorInfo(info.shape, real.dtype) if real else info for real, info in pairs)
+    operands_and_infos = zip(operands, draft.infos, strict=True)
+    reals.infos = tuple(
+        info and TensorInfo(info.shape, real.dtype) if real else info for real, info in operands_and_infos
+    )
     reals.results = tuple(
         TensorInfo(info.shape, DataType.FLOAT32) if info.is_quantized else info for info in draft.results
     )

@@ -41,8 +41,8 @@ def batch_and_space(draft: Draft, op: SpaceToBatchNd | BatchToSpaceNd) -> Tensor
     to_batch = isinstance(op, SpaceToBatchNd)
     if draft.rank not in (3, 4):
         refuse(f"its input has rank {draft.rank}; TFLite takes images of rank 3 and 4")
-    pairs = op.pad_list if isinstance(op, SpaceToBatchNd) else op.crops
-    operands = draft.ints(op.block_shape, "block"), draft.ints(pairs, "pads" if to_batch else "crops")
+    pads_or_crops = op.pad_list if isinstance(op, SpaceToBatchNd) else op.crops
+    operands = draft.ints(op.block_shape, "block"), draft.ints(pads_or_crops, "pads" if to_batch else "crops")
     kind = "SPACE_TO_BATCH_ND" if to_batch else "BATCH_TO_SPACE_ND"
     return draft.final(kind, draft.operand(0), *operands)
 

@@ -123,11 +123,11 @@ def _mean(draft: Draft, op: Pooling2d, x: Tensor, info: TensorInfo, places: _Pla
 
 
 def _explicit(windows: Sequence[Window], sizes: Sequence[int], counts: Sequence[int]) -> Sliding:
-    pairs = [
+    pads = [
         (window.pad_before, window.pad_after_for(size, count))
         for window, size, count in zip(windows, sizes, counts, strict=True)
     ]
-    return Sliding(VALID, tuple(pairs))
+    return Sliding(VALID, tuple(pads))
 
 
 def _node(

@@ -128,16 +128,16 @@ def basic_lstm(draft: Draft, op: QuantizedLstm) -> list[Tensor]:
 
     The kernel writes to its states, so that nothing else may read them.
     """
-    x, cell, output, *others = draft.tensors()
-    if any(tensor.array is None for tensor in others):
+    x, cell, output, *gate_tensors = draft.tensors()
+    if any(tensor.array is None for tensor in gate_tensors):
         refuse("its weights are not constant")
     if any(tensor.array is not None for tensor in (cell, output)) or _are_read_elsewhere(draft):
         refuse("LSTM writes to its states, which are constant or which other layers read")
-    gates = [np.asarray(tensor.array) for tensor in others]
-    matrix = np.concatenate([np.hstack([gates[4 + gate], gates[gate]]) for gate in _BASIC])
-    bias = np.concatenate([gates[8 + gate] for gate in _BASIC])
-    weights = draft.constant(matrix, DataType.UINT8, "weights", others[0].info.quantization)
-    biases = draft.constant(bias, DataType.INT32, "biases", others[8].info.quantization)
+    parameters = [np.asarray(tensor.array) for tensor in gate_tensors]
+    matrix = np.concatenate([np.hstack([parameters[4 + gate], parameters[gate]]) for gate in _BASIC])
+    bias = np.concatenate([parameters[8 + gate] for gate in _BASIC])
+    weights = draft.constant(matrix, DataType.UINT8, "weights", gate_tensors[0].info.quantization)
+    biases = draft.constant(bias, DataType.INT32, "biases", gate_tensors[8].info.quantization)
     batch, units = x.shape[0], len(bias) // 4
     joined = TensorInfo((batch, matrix.shape[1]), x.dtype, x.info.quantization)
     sums = TensorInfo((batch, 4 * units), DataType.INT16, _SUMS)

@@ -36,13 +36,13 @@ def sliding(windows: Sequence[Window], sizes: Sequence[int], counts: Sequence[in
 
     `sizes` are the sizes of the image. SAME is used if it gives exactly the windows' pads.
     """
-    pairs = [_needed(*axis) for axis in zip(windows, sizes, counts, strict=True)]
+    pads = [_needed(*axis) for axis in zip(windows, sizes, counts, strict=True)]
     none = ((0, 0),) * len(windows)
-    if not any(map(any, pairs)):
+    if not any(map(any, pads)):
         return Sliding(VALID, none)
-    if all(pair == window.same_pads(size) for pair, window, size in zip(pairs, windows, sizes, strict=True)):
+    if all(pair == window.same_pads(size) for pair, window, size in zip(pads, windows, sizes, strict=True)):
         return Sliding(SAME, none)
-    return Sliding(VALID, tuple(pairs))
+    return Sliding(VALID, tuple(pads))
 
 
 def _needed(window: Window, size: int, count: int) -> tuple[int, int]:

@@ -48,7 +48,7 @@ class WrongValue(NamedTuple):
 
     @classmethod
     def of(cls, details: abi.InvalidValue) -> WrongValue:
-        """Return the members that are set."""
+        """Return the numbers that the plug-in knows; its struct marks each by a bit of `known`."""
         members = zip(abi.Known, cls._fields, strict=True)
         return cls(*(int(getattr(details, name)) if details.known & flag else None for flag, name in members))
 

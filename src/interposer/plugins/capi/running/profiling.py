@@ -142,8 +142,10 @@ class DynamicProfilingContext(BackendProfilingContext):
             return []
         values = (ctypes.c_double * len(self._numbers))()
         self._call("read_counters", len(values), ctypes.addressof(values))
-        pairs = zip(self._numbers, values, strict=True)
-        active = {number: value for number, value in pairs if self._profiling.counter_status(number).is_active}
+        numbers_and_values = zip(self._numbers, values, strict=True)
+        active = {
+            number: value for number, value in numbers_and_values if self._profiling.counter_status(number).is_active
+        }
         return [CounterTimestamp(perf_counter_ns(), active)] if active else []
 
     def report_intervals(self) -> None:

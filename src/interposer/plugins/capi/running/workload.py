@@ -245,9 +245,11 @@ class RunTables:
 
         Returns False if one of them is in other memory.
         """
-        pairs = ((self._inputs, read), (self._outputs, written))
+        tables_and_handles = ((self._inputs, read), (self._outputs, written))
         return all(
-            self._bind_handle(table, index, handle) for table, handles in pairs for index, handle in enumerate(handles)
+            self._bind_handle(table, index, handle)
+            for table, handles in tables_and_handles
+            for index, handle in enumerate(handles)
         )
 
     def _bind_handle(self, table: TensorTable, index: int, handle: TensorHandle | None) -> bool:
