@@ -1,5 +1,6 @@
 """The documentation builds as a site without a warning, and describes everything that is public."""
 
+import fcntl
 import json
 import os
 import re
@@ -47,10 +48,16 @@ def public(module):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """Return the folder of the site, which is built without a warning."""
-    folder = tmp_path_factory.mktemp("site")
-    built = build(folder)
-    assert (built.returncode, built.stderr) == (0, "")
+    """Return the folder of the site, which is built without a warning, once for all processes that run the tests."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    folder, begun = shared / "site", shared / "site-begun"
+    with open(shared / "site-lock", "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            built = build(begun)
+            assert (built.returncode, built.stderr) == (0, "")
+            begun.rename(folder)
     return folder
 
 
