@@ -33,9 +33,11 @@ def main() -> None:
     request = marshal.dumps((sys.argv[2:], dict(posix.environ), opened, posix.getppid()))
     descriptors = b"".join(number.to_bytes(4, sys.byteorder) for number in (folder, *opened))
     length = len(request).to_bytes(4, "big")
+    mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, SENT_ON)  # the program may answer before it can be sent signals
     connection.sendmsg([length], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors)])
     connection.sendall(request)
     send_signals_to(int.from_bytes(connection.recv(4), "big"))
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
     end(connection.recv(4))
 
 
