@@ -55,7 +55,7 @@ quick: $(STAMPS)-dev  ## find most errors in a minute: lint what changed, and ru
 	$(RUN) -m ruff format --check
 	$(if $(CHANGED),$(RUN) tools/words.py $(CHANGED))
 	$(RUN) -m mypy
-	$(PYTEST) -p tests.quick -n 2 --dist worksteal -m 'not slow' $(PYTEST_ARGS)
+	$(PYTEST) -p tests.quick -n $(TESTERS) --dist worksteal -m 'not slow' $(PYTEST_ARGS)
 
 test: lint  ## lint, type check, and run all tests but the slow ones; list the twenty that took longest
 	$(PYTEST) -n $(TESTERS) --dist worksteal --durations=20 -m 'not slow' $(TESTS) $(PYTEST_ARGS)
