@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import select
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -67,6 +69,15 @@ def process_of(runtime: ip.Runtime, backend: str = "Faulty") -> int:
     life = result.supervisor.life
     assert life is not None
     return life.pid
+
+
+def kill(runtime: ip.Runtime, backend: str = "Faulty") -> None:
+    """Kill the process that runs a backend, and wait until it has ended."""
+    process = process_of(runtime, backend)
+    descriptor = os.pidfd_open(process)
+    os.kill(process, signal.SIGKILL)
+    select.select([descriptor], [], [])
+    os.close(descriptor)
 
 
 def children() -> set[int]:

@@ -38,7 +38,7 @@ from tests import warm
 from tests.counting import Counting
 from tests.devices import Device, Sums
 from tests.faulty import Faulty
-from tests.isolating import C, X, expected, faulty_runtime, needs_linux, no_trace_left, process_of, sums_and_relu
+from tests.isolating import C, X, expected, faulty_runtime, kill, needs_linux, no_trace_left, process_of, sums_and_relu
 from tests.sketchy import Flooding, Nesting, Replacing, Talking, Wavering, Writing
 
 pytestmark = needs_linux
@@ -111,7 +111,7 @@ def test_what_it_puts_in_place_of_a_part_comes_through(by: str, kind: str) -> No
         assert model.explain().remarks == ("Replacing: it doubles 1 times",)
         x = np.float32([[1, 2], [3, 4]])
         np.testing.assert_array_equal(model.run([x])[0], 2 * x * x)
-        os.kill(process_of(runtime, "Replacing"), signal.SIGKILL)
+        kill(runtime, "Replacing")
         np.testing.assert_array_equal(model.run([x])[0], 2 * x * x)
 
 
@@ -130,7 +130,7 @@ def test_what_it_gives_back_goes_to_the_next_backend() -> None:
 def test_one_that_compiles_another_thing_in_a_fresh_process_is_put_aside(tmp_path: Path) -> None:
     with isolating(("Wavering", partial(Wavering, str(tmp_path)))) as runtime:
         model = ip.load(doubling(), ["Wavering"], runtime=runtime)
-        os.kill(process_of(runtime, "Wavering"), signal.SIGKILL)
+        kill(runtime, "Wavering")
         with pytest.raises(ExecutionError, match="it optimizes a part in another way than before"):
             model.run([np.ones((2, 2), np.float32)])
 
@@ -155,7 +155,7 @@ def test_tensors_whose_shapes_depend_on_data_cross_too() -> None:
     with ip.Runtime(ip.CreationOptions(isolate="CpuRef")) as runtime:
         model = ip.load(network, ["CpuRef"], runtime=runtime)
         assert model.run([[0, 1, 0, 1, 1, 0]])[0].tolist() == [[2, 6, 8]]
-        os.kill(process_of(runtime, "CpuRef"), signal.SIGKILL)
+        kill(runtime, "CpuRef")
         assert model.run([[1, 0, 0, 0, 0, 0]])[0].tolist() == [[0]]
         assert model.run([[0, 0, 0, 0, 0, 0]])[0].tolist() == [[]]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from tests.isolating import (
     X,
     expected,
     faulty_runtime,
+    kill,
     limit_calls,
     needs_linux,
     no_trace_left,
@@ -238,7 +238,7 @@ def test_a_process_that_is_killed_between_runs_is_replaced() -> None:
     with faulty_runtime() as runtime:
         model = ip.load(sums_and_relu(), BACKENDS, runtime=runtime)
         model.run([X])
-        os.kill(process_of(runtime), signal.SIGKILL)
+        kill(runtime)
         np.testing.assert_array_equal(model.run([X])[0], expected(X))
         assert "was killed by SIGKILL, perhaps for want of memory" in runtime.events[0].text
 
