@@ -422,14 +422,14 @@ def test_a_deadline_may_be_far_away(seconds: float) -> None:
 
 def test_a_host_without_descriptors_is_told_and_goes_on_when_there_are_some() -> None:
     code = """
-        import gc, os, resource, signal, interposer as ip
-        from tests.isolating import X, expected, sums_and_relu, process_of
+        import gc, os, resource, interposer as ip
+        from tests.isolating import X, expected, kill, sums_and_relu
         from tests.faulty import Faulty
         runtime = ip.Runtime(ip.CreationOptions(isolate={"Faulty": ip.Isolation(max_restarts=None)}))
         runtime.registry.register("Faulty", Faulty)
         model = ip.load(sums_and_relu(), ["Faulty", "CpuRef"], runtime=runtime, fallback=False)
         model.run([X])
-        os.kill(process_of(runtime), signal.SIGKILL)
+        kill(runtime)
         count, (soft, hard) = len(os.listdir("/proc/self/fd")), resource.getrlimit(resource.RLIMIT_NOFILE)
         for few in range(8):
             resource.setrlimit(resource.RLIMIT_NOFILE, (count - 6 + few, hard))
