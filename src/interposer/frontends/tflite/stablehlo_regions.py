@@ -204,10 +204,10 @@ def _key(node: Node, number: int) -> tuple[int, bool] | None:
     [compared] = subgraph.operators
     is_greater = compared.name == "GREATER" or compared.attributes.get("comparison_direction") == _GREATER
     is_less = compared.name == "LESS" or compared.attributes.get("comparison_direction") == _LESS
-    compared_inputs = list(zip(subgraph.inputs[::2], subgraph.inputs[1::2], strict=False))
-    if not (is_greater or is_less) or compared.inputs not in compared_inputs:
+    pairs_of_inputs = list(zip(subgraph.inputs[::2], subgraph.inputs[1::2], strict=False))
+    if not (is_greater or is_less) or compared.inputs not in pairs_of_inputs:
         return None
-    return compared_inputs.index(compared.inputs), is_greater
+    return pairs_of_inputs.index(compared.inputs), is_greater
 
 
 def _places(node: Node, values: Values, axis: int, subgraph_number: int) -> Value:
