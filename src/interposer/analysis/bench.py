@@ -102,8 +102,12 @@ class BenchReport:
     @property
     def quickest(self) -> Candidate | None:
         """The candidate with the lowest median time of a run; None if no candidate ran."""
-        timed = [candidate for candidate in self.candidates if candidate.timing is not None and not candidate.same_as]
-        return min(timed, key=lambda candidate: candidate.timing.median if candidate.timing else 0.0, default=None)
+        timed_candidates = [
+            candidate for candidate in self.candidates if candidate.timing is not None and not candidate.same_as
+        ]
+        return min(
+            timed_candidates, key=lambda candidate: candidate.timing.median if candidate.timing else 0.0, default=None
+        )
 
     @property
     def undecided(self) -> tuple[Candidate, ...]:
@@ -111,13 +115,15 @@ class BenchReport:
 
         These win against the fastest one in more than a sixth of the turns.
         """
-        timed = {
+        timed_candidates = {
             str(number): candidate
             for number, candidate in enumerate(self.candidates)
             if candidate.timing and not candidate.same_as
         }
-        timings = {number: candidate.timing for number, candidate in timed.items() if candidate.timing is not None}
-        return tuple(timed[number] for number in undecided(timings))
+        timings = {
+            number: candidate.timing for number, candidate in timed_candidates.items() if candidate.timing is not None
+        }
+        return tuple(timed_candidates[number] for number in undecided(timings))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-compatible data."""
@@ -189,14 +195,14 @@ def bench(
             passed.
     """
     runtime = default_runtime() if runtime is None else runtime
-    chosen = candidates(runtime) if choices is None else list(dict.fromkeys(tuple(choice) for choice in choices))
-    if not chosen or not all(chosen):
+    candidate_ids = candidates(runtime) if choices is None else list(dict.fromkeys(tuple(choice) for choice in choices))
+    if not candidate_ids or not all(candidate_ids):
         raise InvalidArgumentError("there is nothing to compare: give backends for each candidate")
     if rounds < 1 or not seconds >= 0:
         raise InvalidArgumentError(f"expected 1 round or more of 0 seconds or more, not {rounds} of {seconds}")
     if concurrent < 1:
         raise InvalidArgumentError(f"concurrent is {concurrent}; expected 1 thread or more")
-    _check_ids([backend for ids in (*chosen, () if plan is None else plan.backends) for backend in ids], runtime)
+    _check_ids([backend for ids in (*candidate_ids, () if plan is None else plan.backends) for backend in ids], runtime)
     feeds = random_inputs(network) if inputs is None else inputs
 
     def load_model(ids: Sequence[str] | None, plan: Plan | None = None) -> Model:
@@ -205,12 +211,12 @@ def bench(
         options = OptimizerOptions(budget_seconds=budget, model_options=of_backends)
         return load(network, ids, runtime=runtime, limits=limits, options=options, plan=plan)
 
-    measured = _measured(chosen, plan, load_model, feeds, rounds, seconds, progress, concurrent)
-    return BenchReport(network.name, measured, concurrent)
+    measured_candidates = _measured(candidate_ids, plan, load_model, feeds, rounds, seconds, progress, concurrent)
+    return BenchReport(network.name, measured_candidates, concurrent)
 
 
 def _measured(
-    chosen: Sequence[tuple[str, ...]],
+    candidate_ids: Sequence[tuple[str, ...]],
     plan: Plan | None,
     load_model: Callable[..., Model],
     feeds: Mapping[str, Any],
@@ -234,15 +240,19 @@ def _measured(
     loaded_candidates: dict[str, _Ran] = {}
     by_number: dict[int, Candidate] = {}
     try:
-        for number, backends in reversed(list(enumerate(chosen))):
+        for number, backends in reversed(list(enumerate(candidate_ids))):
             by_number[number] = Candidate(backends)
             activity = _SEARCH if backends == (AUTO,) else f"loading on {by_number[number].name}"
-            progress(activity, len(by_number) - 1, len(chosen))
+            progress(activity, len(by_number) - 1, len(candidate_ids))
             _load(str(number), by_number[number], loaded_candidates, load_model, feeds)
         if plan is not None:
-            by_number[len(chosen)] = Candidate(plan.backends, title="plan")
+            by_number[len(candidate_ids)] = Candidate(plan.backends, title="plan")
             _load(
-                str(len(chosen)), by_number[len(chosen)], loaded_candidates, lambda ids: load_model(None, plan), feeds
+                str(len(candidate_ids)),
+                by_number[len(candidate_ids)],
+                loaded_candidates,
+                lambda ids: load_model(None, plan),
+                feeds,
             )
         with ThreadPoolExecutor(concurrent) as pool:
             calls = {
@@ -289,9 +299,9 @@ def _load(
             load_model = _follow_search(candidate, load_model, inputs)
         start = time.perf_counter()
         model = load_model(candidate.backends)
-        loaded = time.perf_counter()
+        loaded_at = time.perf_counter()
         outputs = model.run(inputs)
-        candidate.load_ms, candidate.first_ms = (loaded - start) * 1e3, (time.perf_counter() - loaded) * 1e3
+        candidate.load_ms, candidate.first_ms = (loaded_at - start) * 1e3, (time.perf_counter() - loaded_at) * 1e3
     except InterposerError as error:
         candidate.reason = str(error).partition("\n")[0]
         if model is not None:
@@ -359,11 +369,11 @@ def _placement(model: Model) -> tuple[tuple[str, str, str], ...]:
     return tuple((placement.layer, placement.backend, placement.runs_in) for placement in model.optimized.placements)
 
 
-def _call(ran: _Ran, pool: ThreadPoolExecutor | None, concurrent: int) -> Callable[[], Any]:
+def _call(loaded_candidate: _Ran, pool: ThreadPoolExecutor | None, concurrent: int) -> Callable[[], Any]:
     """Return a function that runs a model, once without a `pool`, else `concurrent` times at the same time."""
     if pool is None:
-        return lambda: ran.model.run(ran.inputs)
-    return lambda: list(pool.map(ran.model.run, [ran.inputs] * concurrent))
+        return lambda: loaded_candidate.model.run(loaded_candidate.inputs)
+    return lambda: list(pool.map(loaded_candidate.model.run, [loaded_candidate.inputs] * concurrent))
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
@@ -384,6 +394,6 @@ def _deviation(actual: Sequence[Any], expected: Sequence[Any]) -> float | None:
 
 def _difference(array: Array, expected: Array) -> float:
     with np.errstate(all="ignore"):
-        worst = float(np.max(np.abs(array.astype(np.float64) - expected.astype(np.float64))))
+        largest_difference = float(np.max(np.abs(array.astype(np.float64) - expected.astype(np.float64))))
         largest = float(np.max(np.abs(expected.astype(np.float64)))) if expected.dtype.kind == "f" else 1.0
-    return worst / (largest or 1.0)
+    return largest_difference / (largest or 1.0)

@@ -138,8 +138,8 @@ class Comparison:
     @property
     def largest(self) -> LayerComparison | None:
         """The layer with the largest local difference; None if no layer differs."""
-        differing = [layer for layer in self.layers if layer.local is not None and layer.local.differs]
-        return max(differing, key=lambda layer: self.tolerance.share(layer.local), default=None)
+        differing_layers = [layer for layer in self.layers if layer.local is not None and layer.local.differs]
+        return max(differing_layers, key=lambda layer: self.tolerance.share(layer.local), default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as JSON-compatible data."""
@@ -350,17 +350,18 @@ class _Comparer:
             self.refused[backend, layer.name] = f"it failed: {_first_line(error)}"
             return None
 
-    def _substitute(self, other: str, part: Network, layer: Layer, arrays: Arrays) -> tuple[str, Arrays]:
+    def _substitute(self, other_backend: str, part: Network, layer: Layer, arrays: Arrays) -> tuple[str, Arrays]:
         """Run a layer that one backend refuses, and return which backend ran it and its results by value.
 
-        This is the reference backend, or `other`, the other one of the two, if the reference backend refuses it.
+        This is the reference backend, or `other_backend`, the other one of the two, if the reference backend refuses
+        it.
         """
         try:
             return REFERENCE, self._results(REFERENCE, part, layer, arrays)
         except UnsupportedLayerError:
-            if other == REFERENCE:
+            if other_backend == REFERENCE:
                 raise
-            return other, self._results(other, part, layer, arrays)
+            return other_backend, self._results(other_backend, part, layer, arrays)
 
     def _results(self, backend: str, part: Network, layer: Layer, arrays: Arrays) -> Arrays:
         with self._loaded(part, backend) as model:

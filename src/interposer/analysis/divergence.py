@@ -92,18 +92,25 @@ class Divergence:
     def _of_numbers(cls, a: Array, b: Array, dtype: str) -> Divergence:
         with np.errstate(all="ignore"):
             x, y = a.astype(np.float64), b.astype(np.float64)
-            equal = (a == b) | (np.isnan(x) & np.isnan(y))  # not x == y, which large integers are not exact in
-            count = int(b.size - np.count_nonzero(equal))
+            is_equal = (a == b) | (np.isnan(x) & np.isnan(y))  # not x == y, which large integers are not exact in
+            count = int(b.size - np.count_nonzero(is_equal))
             if not count:
                 return cls(dtype, size=b.size)
-            is_incomparable = ~equal & ~(np.isfinite(x) & np.isfinite(y))
+            is_incomparable = ~is_equal & ~(np.isfinite(x) & np.isfinite(y))
             if is_incomparable.any():
                 position = tuple(map(int, np.argwhere(is_incomparable)[0]))
                 return cls._faulty(dtype, f"{a[position]} instead of {b[position]} at {list(position)}")
-            differences = np.where(equal, 0.0, np.abs(x - y))
-            worst = float(differences.max())
+            differences = np.where(is_equal, 0.0, np.abs(x - y))
+            largest_difference = float(differences.max())
             largest = float(np.abs(y[np.isfinite(y)]).max())
-        return cls(dtype, worst, worst / largest if largest else math.inf, _steps(a, b, differences), count, b.size)
+        return cls(
+            dtype,
+            largest_difference,
+            largest_difference / largest if largest else math.inf,
+            _steps(a, b, differences),
+            count,
+            b.size,
+        )
 
 
 def _steps(a: Array, b: Array, differences: Array) -> float:
@@ -115,9 +122,9 @@ def _steps(a: Array, b: Array, differences: Array) -> float:
     if "float" not in str(a.dtype):
         return float(differences.max())
     size = f"i{a.dtype.itemsize}"
-    least = np.iinfo(size).min
+    lowest_integer = np.iinfo(size).min
     bit_patterns = [np.ascontiguousarray(array).view(size).astype(np.float64) for array in (a, b)]
-    ordinals = [np.where(pattern < 0, least - pattern, pattern) for pattern in bit_patterns]
+    ordinals = [np.where(pattern < 0, lowest_integer - pattern, pattern) for pattern in bit_patterns]
     return float(np.abs(ordinals[0] - ordinals[1])[differences > 0].max())
 
 
@@ -144,8 +151,8 @@ class Tolerance:
         if divergence is None or not divergence.differs:
             return 0.0
         if "float" in divergence.dtype:
-            allowed = RELATIVE.get(divergence.dtype, SMALLEST) if self.relative is None else self.relative
-            return _ratio(divergence.relative, allowed)
+            relative_limit = RELATIVE.get(divergence.dtype, SMALLEST) if self.relative is None else self.relative
+            return _ratio(divergence.relative, relative_limit)
         is_small_integer = divergence.dtype in ("int8", "uint8", "int16", "uint16", "int4", "uint4")
         return _ratio(divergence.steps, self.steps if is_small_integer else 0.0)
 
@@ -158,5 +165,5 @@ class Tolerance:
         return max(divergences, key=self.share, default=None)
 
 
-def _ratio(number: float, allowed: float) -> float:
-    return number / allowed if allowed else math.inf
+def _ratio(number: float, limit: float) -> float:
+    return number / limit if limit else math.inf

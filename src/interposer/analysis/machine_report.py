@@ -80,11 +80,11 @@ class MachineReport:
     @property
     def is_right(self) -> bool:
         """Whether all results are right."""
-        return all(each.is_right for each in self.measurements)
+        return all(measurement.is_right for measurement in self.measurements)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as values of JSON."""
-        return {"machine": self.machine, "measurements": [asdict(each) for each in self.measurements]}
+        return {"machine": self.machine, "measurements": [asdict(measurement) for measurement in self.measurements]}
 
 
 def machine_report(seconds: float = SECONDS, progress: Callable[[str, int, int], None] | None = None) -> MachineReport:
@@ -263,9 +263,9 @@ def _residual(draw: np.random.Generator) -> Network:
     layers = _Layers("residual", (1, 16, 48, 48), draw)
     for channels, stride in ((32, 2), (32, 1), (64, 2)):
         layers.convolve(channels, 3, stride)
-        before = layers.last
+        block_input = layers.last
         layers.convolve(channels, 3)
-        layers.last = layers.network.add_addition_layer(layers.last, before)
+        layers.last = layers.network.add_addition_layer(layers.last, block_input)
     layers.last = layers.network.add_mean_layer(layers.last, axis=(2, 3))
     return layers.finished()
 

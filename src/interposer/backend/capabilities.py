@@ -56,8 +56,8 @@ class Capabilities:
 
     def has(self, name: str, value: OptionValue = True) -> bool:
         """Return True if the backend declares the capability `name` with this value (of the same type)."""
-        declared = self.get(name)
-        return declared is not None and type(declared) is type(value) and declared == value
+        declared_value = self.get(name)
+        return declared_value is not None and type(declared_value) is type(value) and declared_value == value
 
     def describe(self, name: str) -> Capability:
         """Return one capability with its documentation; raise `InvalidArgumentError` if it is not declared."""

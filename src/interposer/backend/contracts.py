@@ -53,10 +53,10 @@ def _version_problem(version: object) -> str | None:
     match version:
         case (int(major), int(minor)):
             is_compatible = major == API_VERSION[0] and minor <= API_VERSION[1]
-            supported = ".".join(map(str, API_VERSION))
+            supported_version = ".".join(map(str, API_VERSION))
             return (
                 None
                 if is_compatible
-                else f"it needs version {major}.{minor} of the backend interface; this is {supported}"
+                else f"it needs version {major}.{minor} of the backend interface; this is {supported_version}"
             )
     return f"its api_version is {version!r}; expected two numbers, such as {API_VERSION}"

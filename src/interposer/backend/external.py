@@ -72,21 +72,21 @@ class MemoryDescriptor:
             raise InvalidArgumentError(f"a descriptor has one memory source of {source_names}, not {self.source!r}")
         if self.source is MemorySource.MALLOC:
             raise InvalidArgumentError("memory of the source MALLOC has no file descriptor; pass the array itself")
-        for name, least in (("fd", 0), ("offset", 0), ("size", 1), ("fence", 0)):
+        for name, minimum in (("fd", 0), ("offset", 0), ("size", 1), ("fence", 0)):
             if getattr(self, name) is not None or name in {"fd", "offset"}:
-                object.__setattr__(self, name, _checked_number(name, getattr(self, name), least))
+                object.__setattr__(self, name, _checked_number(name, getattr(self, name), minimum))
         if self.protected and self.source is MemorySource.DMA_BUF:
             object.__setattr__(self, "source", MemorySource.DMA_BUF_PROTECTED)
         elif self.source is MemorySource.DMA_BUF_PROTECTED:
             object.__setattr__(self, "protected", True)
 
 
-def _checked_number(name: str, number: Any, least: int) -> int:
-    requirement = f"{name} must be a whole number from {least} on"
-    checked = as_int(number, requirement)
-    if checked < least:
-        raise InvalidArgumentError(f"{requirement}, not {checked}")
-    return checked
+def _checked_number(name: str, number: Any, minimum: int) -> int:
+    requirement = f"{name} must be a whole number from {minimum} on"
+    whole_number = as_int(number, requirement)
+    if whole_number < minimum:
+        raise InvalidArgumentError(f"{requirement}, not {whole_number}")
+    return whole_number
 
 
 def machine_sources() -> MemorySource:
@@ -97,10 +97,10 @@ def machine_sources() -> MemorySource:
 
 def source_problem(source: MemorySource) -> str | None:
     """Return why memory of a source cannot be used on this machine, or None if it can."""
-    available = machine_sources()
-    if source in available:
+    available_sources = machine_sources()
+    if source in available_sources:
         return None
-    names = " and ".join(flag.name or "" for flag in _SINGLE_SOURCES if flag in available)
+    names = " and ".join(flag.name or "" for flag in _SINGLE_SOURCES if flag in available_sources)
     return f"memory of the source {source.name} {_SOURCE_REQUIREMENTS[source]}; this machine has {names}"
 
 
@@ -217,17 +217,17 @@ def _close_all(descriptors: tuple[int, ...]) -> None:
 def _needed_bytes(descriptor: MemoryDescriptor, info: TensorInfo) -> int:
     if not info.dtype.bits:
         raise ValueError(f"elements of type {info.dtype} have no byte representation in memory")
-    needed = int(info.num_bytes)
+    needed_bytes = int(info.num_bytes)
     alignment = info.dtype.numpy.alignment
     if descriptor.offset % alignment:
         raise ValueError(f"it begins at byte {descriptor.offset}; {info.dtype} needs a multiple of {alignment}")
-    if descriptor.size is not None and descriptor.size < needed:
-        raise ValueError(f"the descriptor has a size of {descriptor.size:,} bytes; the tensor needs {needed:,}")
-    return needed
+    if descriptor.size is not None and descriptor.size < needed_bytes:
+        raise ValueError(f"the descriptor has a size of {descriptor.size:,} bytes; the tensor needs {needed_bytes:,}")
+    return needed_bytes
 
 
-def _check_room(descriptor: MemoryDescriptor, fd: int, needed: int) -> None:
-    size, tensor_end = _size_of(fd), descriptor.offset + max(needed, descriptor.size or 0)
+def _check_room(descriptor: MemoryDescriptor, fd: int, needed_bytes: int) -> None:
+    size, tensor_end = _size_of(fd), descriptor.offset + max(needed_bytes, descriptor.size or 0)
     if tensor_end > size:
         raise ValueError(f"the descriptor {descriptor.fd} has {size:,} bytes; the tensor ends at {tensor_end:,}")
 
@@ -247,13 +247,13 @@ def _size_of(fd: int) -> int:
     raise ValueError(f"the descriptor {fd} is {kind}; expected a dma-buf, a memfd, or a file")
 
 
-def _mapped(descriptor: MemoryDescriptor, info: TensorInfo, needed: int, writable: bool) -> Array:
+def _mapped(descriptor: MemoryDescriptor, info: TensorInfo, needed_bytes: int, writable: bool) -> Array:
     shape, dtype = tuple(info.shape), info.dtype.numpy
-    if not needed:
+    if not needed_bytes:
         return np.empty(shape, dtype)
     begin = descriptor.offset % mmap.ALLOCATIONGRANULARITY
-    memory = _map(descriptor.fd, begin + needed, descriptor.offset - begin, writable)
-    array: Array = np.frombuffer(memory, np.uint8, needed, begin).view(dtype).reshape(shape)
+    memory = _map(descriptor.fd, begin + needed_bytes, descriptor.offset - begin, writable)
+    array: Array = np.frombuffer(memory, np.uint8, needed_bytes, begin).view(dtype).reshape(shape)
     return array
 
 

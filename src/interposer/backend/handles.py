@@ -192,9 +192,9 @@ class TensorHandleFactoryRegistry:
     def factory(self, factory_id: str) -> TensorHandleFactory:
         """Return the factory with this id; raise `InvalidArgumentError` with the most similar id if there is none."""
         if factory_id not in self._factories:
-            registered = ", ".join(self._factories) or "none"
+            registered_ids = ", ".join(self._factories) or "none"
             raise InvalidArgumentError(
-                f"no tensor handle factory {factory_id!r} is registered (registered: {registered})"
+                f"no tensor handle factory {factory_id!r} is registered (registered: {registered_ids})"
                 f"{did_you_mean(str(factory_id), self._factories)}"
             )
         return self._factories[factory_id]

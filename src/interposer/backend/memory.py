@@ -164,13 +164,13 @@ class TensorHandle(ABC):
 
     def copy_in(self, array: Array) -> None:
         """Copy an array of the tensor's shape and type into the tensor."""
-        with self.mapped() as mapped:
-            np.copyto(mapped, array)
+        with self.mapped() as mapped_array:
+            np.copyto(mapped_array, array)
 
     def copy_out(self, array: Array) -> None:
         """Copy the tensor into an array of its shape and type."""
-        with self.mapped() as mapped:
-            np.copyto(array, mapped)
+        with self.mapped() as mapped_array:
+            np.copyto(array, mapped_array)
 
 
 class MemoryManager(ABC):
@@ -433,9 +433,9 @@ def compact_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
 
 
 def _aligned_memory(size: int) -> Array:
-    raw = np.empty(size + ALIGNMENT, np.uint8)
-    start = -address_of(raw) % ALIGNMENT
-    return raw[start : start + size]
+    buffer = np.empty(size + ALIGNMENT, np.uint8)
+    start = -address_of(buffer) % ALIGNMENT
+    return buffer[start : start + size]
 
 
 def _arena_bytes(info: TensorInfo) -> int:

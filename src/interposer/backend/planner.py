@@ -249,7 +249,7 @@ def problems(lifetimes: Sequence[Lifetime], memory_plan: MemoryPlan) -> Iterator
             place = f"tensor {i} is at {memory_plan.offsets[i]} to {ends[i]}"
             yield f"{place}, outside of the arena of {memory_plan.size} bytes"
         for j in range(i):
-            other = lifetimes[j]
-            overlap_in_time = lifetime.begins <= other.ends and other.begins <= lifetime.ends
+            other_lifetime = lifetimes[j]
+            overlap_in_time = lifetime.begins <= other_lifetime.ends and other_lifetime.begins <= lifetime.ends
             if overlap_in_time and memory_plan.offsets[i] < ends[j] and memory_plan.offsets[j] < ends[i]:
                 yield f"tensors {j} and {i} live at the same time and overlap"

@@ -128,9 +128,11 @@ class SingleAxisStrategy(MemoryOptimizerStrategy):
     def optimize(self, blocks: Sequence[MemoryBlock]) -> Sequence[MemoryBin]:
         """Return bins that are as large as their largest block."""
         bins: list[list[MemoryBlock]] = []
-        for block in sorted(blocks, key=lambda each: (-each.size, each.begins, each.index)):
+        for block in sorted(
+            blocks, key=lambda memory_block: (-memory_block.size, memory_block.begins, memory_block.index)
+        ):
             bins_without_overlap = (
-                bin_blocks for bin_blocks in bins if not any(_at_once(block, other) for other in bin_blocks)
+                bin_blocks for bin_blocks in bins if not any(_at_once(block, other_block) for other_block in bin_blocks)
             )
             target = next(bins_without_overlap, None)
             if target is None:
@@ -148,8 +150,8 @@ class MultiAxisStrategy(MemoryOptimizerStrategy):
     def optimize(self, blocks: Sequence[MemoryBlock]) -> Sequence[MemoryBin]:
         """Return one bin, or none without blocks."""
         memory_plan = plan([Lifetime(block.size, block.begins, block.ends) for block in blocks])
-        placed = tuple(block.at(offset) for block, offset in zip(blocks, memory_plan.offsets, strict=True))
-        return [MemoryBin(placed, memory_plan.size)] if placed else []
+        placed_blocks = tuple(block.at(offset) for block, offset in zip(blocks, memory_plan.offsets, strict=True))
+        return [MemoryBin(placed_blocks, memory_plan.size)] if placed_blocks else []
 
 
 MEMORY_STRATEGIES: Final[Mapping[str, MemoryOptimizerStrategy]] = MappingProxyType(
@@ -208,10 +210,10 @@ class StrategyValidator(MemoryOptimizerStrategy):
             yield from self._overlaps(memory_bin.blocks, number)
 
     def _block_problems(
-        self, original: MemoryBlock | None, block: MemoryBlock, number: int, memory_bin: MemoryBin
+        self, original_block: MemoryBlock | None, block: MemoryBlock, number: int, memory_bin: MemoryBin
     ) -> Iterator[str]:
-        if original is not None and block.at(0) != original.at(0):
-            yield f"block {block.index} was changed from {original} to {block}"
+        if original_block is not None and block.at(0) != original_block.at(0):
+            yield f"block {block.index} was changed from {original_block} to {block}"
         if block.offset < 0 or block.offset + block.size > memory_bin.size:
             place = f"{block.offset} to {block.offset + block.size}"
             yield f"block {block.index} is at {place}, outside of bin {number} of {memory_bin.size} bytes"

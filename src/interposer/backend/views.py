@@ -76,8 +76,8 @@ class OptimizationViews:
     @property
     def untouched(self) -> tuple[Layer, ...]:
         """The layers of the view that are neither substituted nor failed."""
-        touched = {layer.guid for part in self._parts() for layer in part}
-        return tuple(layer for layer in self.view if layer.guid not in touched)
+        touched_guids = {layer.guid for part in self._parts() for layer in part}
+        return tuple(layer for layer in self.view if layer.guid not in touched_guids)
 
     def _parts(self) -> Iterator[SubgraphView]:
         yield from (substitution.part for substitution in self.substitutions)
@@ -140,9 +140,9 @@ def _type_problem(value: object, kind: Any, subject: str) -> Iterator[str]:
 
 def _border_problems(substitution: Substitution) -> Iterator[str]:
     num_outputs = len(substitution.part.outputs)
-    allowed = set(substitution.part.operands)
+    allowed_values = set(substitution.part.operands)
     for value in dict.fromkeys(substitution.entering):
-        if value not in allowed:
+        if value not in allowed_values:
             yield f"the value {value.name!r} does not enter the part"
     if isinstance(substitution.replacement, Graph):
         yield from _count_problems(substitution, substitution.replacement)

@@ -217,16 +217,16 @@ class KernelWorkload(Workload):
             handle.copy_in(array)
 
 
-def _array(handle: TensorHandle, stack: ExitStack, mapped: list[TensorHandle]) -> Array:
+def _array(handle: TensorHandle, stack: ExitStack, mapped_handles: list[TensorHandle]) -> Array:
     """Map a tensor handle for the duration of one execution, and return its array.
 
-    A plain `ArrayHandle` needs no check and is added to `mapped`, which the caller unmaps together. Other handles are
-    unmapped by `stack`.
+    A plain `ArrayHandle` needs no check and is added to `mapped_handles`, which the caller unmaps together. Other
+    handles are unmapped by `stack`.
     """
     if type(handle) is not ArrayHandle:
         return stack.enter_context(handle.mapped())
     array = handle.map()
-    mapped.append(handle)
+    mapped_handles.append(handle)
     return array
 
 

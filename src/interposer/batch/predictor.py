@@ -117,8 +117,8 @@ class Predictor:
             raise InvalidArgumentError(f"on_error must be 'raise' or 'row', not {on_error!r}")
         for name in options:
             if name not in _OPTIONS:
-                known = f" (known: {', '.join(_OPTIONS)})"
-                raise InvalidArgumentError(f"load has no argument {name!r}{did_you_mean(name, _OPTIONS)}{known}")
+                known_text = f" (known: {', '.join(_OPTIONS)})"
+                raise InvalidArgumentError(f"load has no argument {name!r}{did_you_mean(name, _OPTIONS)}{known_text}")
         if batch_size is not None and "shapes" in options:
             raise InvalidArgumentError("batch_size and shapes exclude each other; give the batch size in the shapes")
         self._path = _absolute(path)
@@ -202,8 +202,8 @@ class Predictor:
         with suppress(InvalidArgumentError):  # the values of the network are not known yet
             for name in values.values():
                 if name not in model.outputs and name not in model.values:
-                    known = [*model.outputs, *model.values]
-                    raise BindingError(f"outputs: the model has no value {name!r}{did_you_mean(name, known)}")
+                    known_names = [*model.outputs, *model.values]
+                    raise BindingError(f"outputs: the model has no value {name!r}{did_you_mean(name, known_names)}")
 
     def __call__(self, batch: Mapping[str, Any] | Any) -> dict[str, Any]:
         """Return the columns `keep` of the batch, the outputs of the model for its rows, and the errors if requested.
@@ -258,8 +258,10 @@ class Predictor:
             is_single = len(inputs) == len(batch) - len(self._keep) == 1
             return {inputs[0]: next(name for name in batch if name not in self._keep)} if is_single else _same(inputs)
         if len(self._inputs) != len(inputs):
-            known = ", ".join(map(repr, inputs))
-            raise BindingError(f"{len(self._inputs)} columns were named; the model has {len(inputs)} inputs ({known})")
+            known_inputs = ", ".join(map(repr, inputs))
+            raise BindingError(
+                f"{len(self._inputs)} columns were named; the model has {len(inputs)} inputs ({known_inputs})"
+            )
         return dict(zip(inputs, self._inputs, strict=True))
 
     def _values(self, model: Model) -> dict[str, str]:
@@ -337,8 +339,10 @@ def _resized(model: Model, size: int) -> dict[str, list[int | None]]:
 
 def _column(batch: Mapping[str, Any], name: str) -> Any:
     if name not in batch:
-        known = ", ".join(map(repr, batch)) or "none"
-        raise BindingError(f"the batch has no column {name!r}{did_you_mean(name, batch)} (its columns: {known})")
+        known_columns = ", ".join(map(repr, batch)) or "none"
+        raise BindingError(
+            f"the batch has no column {name!r}{did_you_mean(name, batch)} (its columns: {known_columns})"
+        )
     return batch[name]
 
 

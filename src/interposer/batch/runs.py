@@ -86,12 +86,12 @@ class Runs:
     def _joined(self, name: str, outcomes: Sequence[_Outcome]) -> Array:
         """Return a column of the result for all rows; see `_placeholder` for the rows that failed."""
         arrays = [outcome.outputs[name] for outcome in outcomes if outcome.outputs is not None]
-        empty = arrays[0][:0] if arrays else _empty(self._info(self._values[name]), self._layout)
+        empty_array = arrays[0][:0] if arrays else _empty(self._info(self._values[name]), self._layout)
         parts = [
-            _placeholder(empty, outcome.rows) if outcome.outputs is None else outcome.outputs[name]
+            _placeholder(empty_array, outcome.rows) if outcome.outputs is None else outcome.outputs[name]
             for outcome in outcomes
         ]
-        return _concatenated(name, parts) if parts else empty
+        return _concatenated(name, parts) if parts else empty_array
 
     def _info(self, value_name: str) -> TensorInfo | None:
         """Return the type and shape of a value of the network, or None if they are not known yet."""
@@ -139,7 +139,7 @@ def _empty(info: TensorInfo | None, layout: Layout) -> Array:
     return np.zeros(shape, object if info.dtype is DataType.STRING else info.dtype.numpy)
 
 
-def _placeholder(empty: Array, count: int) -> Array:
+def _placeholder(empty_array: Array, count: int) -> Array:
     """Return rows that stand for absent results: NaN in floats, "" in strings, else 0."""
-    filler = np.nan if empty.dtype.kind in "fV" else "" if empty.dtype.kind == "O" else 0
-    return np.full((count, *empty.shape[1:]), filler, empty.dtype)
+    filler = np.nan if empty_array.dtype.kind in "fV" else "" if empty_array.dtype.kind == "O" else 0
+    return np.full((count, *empty_array.shape[1:]), filler, empty_array.dtype)

@@ -154,7 +154,9 @@ def claims(
     begin = perf_counter()
     search = _Search(graph, options, grouped or partial(convex_groups, graph.nodes))
     groups = (*stored, *search.groups())
-    reasons = {n: why for n, why in search.reasons.items() if not any(n in group.members for group in stored)}
+    reasons = {
+        n: node_reasons for n, node_reasons in search.reasons.items() if not any(n in group.members for group in stored)
+    }
     compiled_claims = Claims(graph, options.backends, groups, reasons, perf_counter() - begin)
     if options.strict and compiled_claims.reasons:
         raise InvalidArgumentError(_not_taken(compiled_claims))
@@ -163,7 +165,10 @@ def claims(
 
 def _not_taken(claimed: Claims) -> str:
     nodes = claimed.graph.nodes
-    lines = [f"{nodes[n].name!r} ({nodes[n].kind}): {'; '.join(why)}" for n, why in sorted(claimed.reasons.items())]
+    lines = [
+        f"{nodes[n].name!r} ({nodes[n].kind}): {'; '.join(node_reasons)}"
+        for n, node_reasons in sorted(claimed.reasons.items())
+    ]
     return "\n  - ".join([f"the option 'strict' is set, and {len(lines)} of {len(nodes)} nodes are not taken:", *lines])
 
 
@@ -191,10 +196,12 @@ def convex_groups(nodes: Sequence[HostNode], claimed: Set[int]) -> list[list[int
     taken nodes of one level form a group. The nodes may be in any order.
     """
     producers = {output: index for index, node in enumerate(nodes) for output in node.outputs if output}
-    before = [{producers[name] for name in node.inputs if name in producers} for node in nodes]
+    producers_of_node = [{producers[name] for name in node.inputs if name in producers} for node in nodes]
     levels: dict[int, int] = {}
-    for index in _topological(before):
-        steps = [levels[producer] + (producer in claimed and index not in claimed) for producer in before[index]]
+    for index in _topological(producers_of_node):
+        steps = [
+            levels[producer] + (producer in claimed and index not in claimed) for producer in producers_of_node[index]
+        ]
         levels[index] = max(steps, default=0)
     groups: dict[int, list[int]] = {}
     for index in sorted(claimed):
@@ -202,15 +209,15 @@ def convex_groups(nodes: Sequence[HostNode], claimed: Set[int]) -> list[list[int
     return [groups[level] for level in sorted(groups)]
 
 
-def _topological(before: Sequence[Collection[int]]) -> list[int]:
-    """Return the indices of nodes so that each follows those in its element of `before`."""
+def _topological(predecessors: Sequence[Collection[int]]) -> list[int]:
+    """Return the indices of nodes so that each follows those in its element of `predecessors`."""
     order: dict[int, None] = {}
-    for root in range(len(before)):
+    for root in range(len(predecessors)):
         stack = [root]
         while stack:
-            waiting = [index for index in before[stack[-1]] if index not in order]
-            if waiting and stack[-1] not in order:
-                stack += waiting
+            waiting_nodes = [index for index in predecessors[stack[-1]] if index not in order]
+            if waiting_nodes and stack[-1] not in order:
+                stack += waiting_nodes
             else:
                 order.setdefault(stack.pop())
     return list(order)
@@ -222,8 +229,8 @@ def _topological(before: Sequence[Collection[int]]) -> list[int]:
 class _Search:
     """Finds the groups of one graph. `reasons` has the reasons against nodes that are not taken, by index."""
 
-    def __init__(self, graph: HostGraph, options: BridgeOptions, grouped: Grouping) -> None:
-        self.graph, self.options, self._grouped = graph, options, grouped
+    def __init__(self, graph: HostGraph, options: BridgeOptions, grouping: Grouping) -> None:
+        self.graph, self.options, self._grouped = graph, options, grouping
         options.optimizer_options()  # an unknown backend is an error, and no reason against nodes
         if options.plan is not None:
             log_differences(options.plan, [node.titles for node in graph.nodes], options.runtime())
@@ -235,20 +242,20 @@ class _Search:
 
     def groups(self) -> tuple[Group, ...]:
         """Return the groups that are worth running as one, compiled."""
-        claimed = self._taken(range(len(self.graph.nodes)))
+        claimed_nodes = self._taken(range(len(self.graph.nodes)))
         while True:
-            chosen = self._worthwhile(self._grouped(claimed))
-            left = {n for members in chosen for n in self._taken(members)}
-            if len(left) == sum(map(len, chosen)):
-                return self._kept([tuple(members) for members in chosen])
-            claimed = left
+            chosen_groups = self._worthwhile(self._grouped(claimed_nodes))
+            nodes_left = {n for members in chosen_groups for n in self._taken(members)}
+            if len(nodes_left) == sum(map(len, chosen_groups)):
+                return self._kept([tuple(members) for members in chosen_groups])
+            claimed_nodes = nodes_left
 
-    def _kept(self, chosen: Sequence[tuple[int, ...]]) -> tuple[Group, ...]:
+    def _kept(self, chosen_groups: Sequence[tuple[int, ...]]) -> tuple[Group, ...]:
         """Return the compiled groups of these members, and close all others."""
         for members, group in self._compiled.items():
-            if members not in chosen:
+            if members not in chosen_groups:
                 group.model.close()
-        return tuple(self._opened(self._compiled[members]) for members in chosen)
+        return tuple(self._opened(self._compiled[members]) for members in chosen_groups)
 
     def _opened(self, group: Group) -> Group:
         """Return a group whose model takes all shapes, if the one that was compiled is only for a sample."""
@@ -327,9 +334,9 @@ class _Search:
         with_layers = {n for layer in layers for n in nodes_of(layer.name, layer.replaced)}
         self._leave_folded([n for n in group.members if n not in with_layers])
 
-    def _leave_folded(self, folded: Sequence[int]) -> None:
+    def _leave_folded(self, folded_nodes: Sequence[int]) -> None:
         nodes, readers = self.graph.nodes, _readers(self.graph.nodes)
-        for n in reversed(folded):
+        for n in reversed(folded_nodes):
             outputs = [name for name in nodes[n].outputs if name]
             used_by = {reader for name in outputs for reader in readers.get(name, ())}
             if used_by & self.reasons.keys() or not {*outputs}.isdisjoint(self.graph.outputs):
@@ -337,21 +344,21 @@ class _Search:
 
     def _worthwhile(self, groups: list[list[int]]) -> list[list[int]]:
         """Return the groups to claim; record the reason against the nodes of the others."""
-        chosen = []
+        worthwhile_groups = []
         for members in groups:
             reason = self._too_small(members)
             if reason:
                 self.reasons |= {n: (reason,) for n in members}
             else:
-                chosen.append(members)
-        return chosen
+                worthwhile_groups.append(members)
+        return worthwhile_groups
 
     def _too_small(self, members: Sequence[int]) -> str:
         """Return the reason why a group is not worth its call, or an empty text."""
-        fewest = self.options.min_nodes
-        if fewest is not None:
-            has_too_few = len(members) < fewest
-            return f"its group has {_count(members)}, fewer than min-nodes={fewest}" if has_too_few else ""
+        min_nodes = self.options.min_nodes
+        if min_nodes is not None:
+            has_too_few = len(members) < min_nodes
+            return f"its group has {_count(members)}, fewer than min-nodes={min_nodes}" if has_too_few else ""
         if len(members) == len(self.graph.nodes) or not self._heavy.isdisjoint(members):
             return ""
         return f"its group of {_count(members)} has no layer with much arithmetic; min-nodes=1 takes it"

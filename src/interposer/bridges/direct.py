@@ -74,10 +74,10 @@ def direct_part_of_shapes(model: Model, arrays: Mapping[str, Array]) -> DirectPa
 
     The network for these shapes stays loaded until the result is closed.
     """
-    pinned = model.pinned_part(arrays) if _has_direct_runs() else None
-    if pinned is None:
+    pinned_part = model.pinned_part(arrays) if _has_direct_runs() else None
+    if pinned_part is None:
         return None
-    part, unpin = pinned
+    part, unpin = pinned_part
     direct = _described(part, unpin) if [name for name, _ in part.facts.inputs] == [*model.inputs] else None
     if direct is None:
         unpin()
@@ -115,18 +115,18 @@ def read_log(number: int) -> int:
 
 def _words(number: int, part: Any, tables: Sequence[Any]) -> list[int]:
     executable, facts = part.workload.executable, part.facts
-    library, watched = executable.library, _size_addresses()
+    library, watched_addresses = executable.library, _size_addresses()
     execute = ctypes.cast(library.functions["execute"], ctypes.c_void_p).value or 0
     inputs, outputs = ([info for _, info in pairs] for pairs in (facts.inputs, facts.outputs))
     alignment = max([library.info.alignment, 1, *(info.dtype.numpy.alignment for info in (*inputs, *outputs))])
-    lists = inputs, outputs, facts.operands, facts.results, watched, tables
+    lists = inputs, outputs, facts.operands, facts.results, watched_addresses, tables
     return [
         *(execute, library.self or 0, executable.handle or 0, library.log_address, number, alignment),
         *map(len, lists),
         *(word for info in (*inputs, *outputs) for word in _tensor_words(info)),
         *facts.operands,
         *facts.results,
-        *watched,
+        *watched_addresses,
         *(address for table in tables for address in (table.address, table.error_address)),
     ]
 
@@ -148,4 +148,4 @@ def _size_addresses() -> list[int]:
     probe = [None] * 5
     if ctypes.c_ssize_t.from_address(id(probe) + offset).value != len(probe):
         return []
-    return [id(observed) + offset for observed in (active, watchers)]
+    return [id(observed_list) + offset for observed_list in (active, watchers)]

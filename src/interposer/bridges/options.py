@@ -87,13 +87,13 @@ class BridgeOptions:
 
     def with_default(self, options: _ModelOptions, names: Iterable[str], value: OptionValue) -> _ModelOptions:
         """Set the options with these names in each backend that declares them, unless `options` has them already."""
-        extended = dict(options)
+        extended_options = dict(options)
         for backend_id in self.backends:
             with suppress(BackendError):  # unknown or unavailable backends are reported where they are used
                 backend = self.runtime().registry.get(backend_id)
                 defaults = {name: value for name in names if has_option(backend, name)}
-                extended |= {backend_id: {**defaults, **options.get(backend_id, {})}} if defaults else {}
-        return extended
+                extended_options |= {backend_id: {**defaults, **options.get(backend_id, {})}} if defaults else {}
+        return extended_options
 
     @property
     def stores(self) -> bool:
@@ -210,23 +210,23 @@ def bridge_options(
     Raises:
         InvalidArgumentError: an option is unknown, or its text is not valid; both a plan and backends are given.
     """
-    chosen = replace(defaults or BridgeOptions(), backends=tuple(default_backends))
+    current_options = replace(defaults or BridgeOptions(), backends=tuple(default_backends))
     for name, text in texts.items():
         if name.startswith(_PREFIX):
-            chosen = _with_backend_option(chosen, name, text)
+            current_options = _with_backend_option(current_options, name, text)
         else:
-            chosen = _changed(chosen, name, text, options)
-    if chosen.plan is not None:
-        return _with_backends_of_plan(chosen, chosen.plan, "backends" in texts)
-    return chosen if chosen.backends else replace(chosen, backends=_default_backends())
+            current_options = _changed(current_options, name, text, options)
+    if current_options.plan is not None:
+        return _with_backends_of_plan(current_options, current_options.plan, "backends" in texts)
+    return current_options if current_options.backends else replace(current_options, backends=_default_backends())
 
 
-def _with_backends_of_plan(chosen: BridgeOptions, plan: Plan, names_backends: bool) -> BridgeOptions:
+def _with_backends_of_plan(current_options: BridgeOptions, plan: Plan, names_backends: bool) -> BridgeOptions:
     if names_backends:
         raise InvalidArgumentError(
             f"the plan has its own backends ({', '.join(plan.backends)}); give either the option 'plan' or 'backends'"
         )
-    return replace(chosen, backends=tuple(dict.fromkeys((*plan.backends, *plan.layers.values()))))
+    return replace(current_options, backends=tuple(dict.fromkeys((*plan.backends, *plan.layers.values()))))
 
 
 def _default_backends() -> tuple[str, ...]:
@@ -235,28 +235,30 @@ def _default_backends() -> tuple[str, ...]:
     return tuple(name for name in ids if name != REFERENCE) or ids
 
 
-def _changed(chosen: BridgeOptions, name: str, text: str, options: Mapping[str, Option]) -> BridgeOptions:
+def _changed(current_options: BridgeOptions, name: str, text: str, options: Mapping[str, Option]) -> BridgeOptions:
     option = options.get(name.replace("_", "-"))
     if option is None:
-        known = ", ".join([*options, f"{_PREFIX}<backend>.<name>"])
-        raise InvalidArgumentError(f"there is no option {name!r}{did_you_mean(name, options)} (there are: {known})")
+        known_names = ", ".join([*options, f"{_PREFIX}<backend>.<name>"])
+        raise InvalidArgumentError(
+            f"there is no option {name!r}{did_you_mean(name, options)} (there are: {known_names})"
+        )
     try:
-        return option.change(chosen, text)
+        return option.change(current_options, text)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"the option {name!r}: {error}") from error
     except (ValueError, RuntimeError):  # of `expanduser`, for the home of a user who does not exist
         raise InvalidArgumentError(f"the option {name!r} is {text!r}; expected {option.expected}") from None
 
 
-def _with_backend_option(chosen: BridgeOptions, name: str, text: str) -> BridgeOptions:
+def _with_backend_option(current_options: BridgeOptions, name: str, text: str) -> BridgeOptions:
     backend, dot, option = name.removeprefix(_PREFIX).rpartition(".")
     if not (backend and dot and option):
         raise InvalidArgumentError(
             f"the option {name!r} names no option of a backend; expected {_PREFIX}<backend>.<name>, such as "
             f"{_PREFIX}CpuAcc.NumberOfThreads"
         )
-    of_backend = {**chosen.backend_options.get(backend, {}), option: text}
-    return replace(chosen, backend_options={**chosen.backend_options, backend: of_backend})
+    of_backend = {**current_options.backend_options.get(backend, {}), option: text}
+    return replace(current_options, backend_options={**current_options.backend_options, backend: of_backend})
 
 
 _Frozen = tuple[tuple[str, tuple[tuple[str, OptionValue], ...]], ...]

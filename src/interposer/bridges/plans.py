@@ -61,9 +61,9 @@ def part_plan(plan: Plan, titles: Sequence[tuple[str, ...]], backends: Sequence[
 
 def log_differences(plan: Plan, titles: Sequence[tuple[str, ...]], runtime: Runtime) -> None:
     """Log why a plan may not hold for a network whose nodes have these names, in this environment."""
-    available = runtime.registry.available()
+    available_backends = runtime.registry.available()
     kinds = {title: "" for of_node in titles for title in of_node}
-    named = {name: backend for name, backend in plan.layers.items() if not name.startswith(TYPE)}
-    changes = plan.changes(made_with(runtime, plan.backends), available)
-    for difference in (*replace(plan, layers=named).unused(kinds), *changes):
+    named_layers = {name: backend for name, backend in plan.layers.items() if not name.startswith(TYPE)}
+    changes = plan.changes(made_with(runtime, plan.backends), available_backends)
+    for difference in (*replace(plan, layers=named_layers).unused(kinds), *changes):
         _log.warning("the plan for %r: %s", plan.network, difference)

@@ -155,8 +155,8 @@ def _backends_of_nodes(groups: Sequence[Group]) -> dict[int, tuple[str, ...]]:
     backends: dict[int, dict[str, None]] = {}
     for group in groups:
         for placement in group.optimized.placements:
-            own = group.members if group.is_stored else nodes_of(placement.layer, placement.replaced)
-            for n in own:
+            own_nodes = group.members if group.is_stored else nodes_of(placement.layer, placement.replaced)
+            for n in own_nodes:
                 backends.setdefault(n, {})[placement.backend] = None
     return {n: tuple(ids) for n, ids in backends.items()}
 

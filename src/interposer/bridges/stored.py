@@ -54,9 +54,9 @@ def stored_claims(graph: StoredGraph, options: BridgeOptions, grouped: Grouping 
         InterposerError: the errors of `claims`.
     """
     base = options.stored_at(_digest(graph, options)) if options.stores else None
-    known = None if base is None else _read(graph, options, grouped, base)
-    if known is not None and not (options.strict and known.reasons):
-        return known
+    known_claims = None if base is None else _read(graph, options, grouped, base)
+    if known_claims is not None and not (options.strict and known_claims.reasons):
+        return known_claims
     fresh_claims = claims(graph, options, grouped)
     if base is not None and options.writes_store:
         _write(fresh_claims, base)
@@ -85,7 +85,7 @@ def _write(claimed: Claims, base: Path) -> None:
         _log.warning("the compiled network cannot be stored: %s", error)
 
 
-def _read(graph: HostGraph, options: BridgeOptions, grouped: Grouping | None, base: Path) -> Claims | None:
+def _read(graph: HostGraph, options: BridgeOptions, grouping: Grouping | None, base: Path) -> Claims | None:
     """Return the claims in the files that begin with `base`, or None if they are missing or not usable."""
     begin = perf_counter()
     if not _record(base).is_file():
@@ -95,7 +95,7 @@ def _read(graph: HostGraph, options: BridgeOptions, grouped: Grouping | None, ba
         facts = json.loads(_record(base).read_bytes())
         members = [tuple(map(int, group)) for group in facts["groups"]]
         reasons = {int(n): tuple(map(str, texts)) for n, texts in facts["reasons"].items()}
-        if grouped is not None and _sorted(grouped({n for group in members for n in group})) != _sorted(members):
+        if grouping is not None and _sorted(grouping({n for group in members for n in group})) != _sorted(members):
             return None  # this host divides graphs in another way
         groups += (_group(graph, options, _saved(base, k), group) for k, group in enumerate(members, 1))
     except (InterposerError, OSError, ValueError, LookupError, TypeError) as error:

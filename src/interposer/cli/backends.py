@@ -66,9 +66,10 @@ def _to_dict(record: BackendRecord, plugin_record: DynamicBackendRecord | None, 
         return record.to_dict() | ({"remark": remark} if remark else {})
     plugin = plugin_record.to_dict()
     plugin_keys = ("file", "path", "library", "state", "step", "sha256")
-    declared = getattr(runtime.registry.get(record.id), "declared_options", ()) if record.available else ()
+    declared_options = getattr(runtime.registry.get(record.id), "declared_options", ()) if record.available else ()
     options = [
-        {"name": option.name, "default": option.default, "doc": option.doc, "for": option.scopes} for option in declared
+        {"name": option.name, "default": option.default, "doc": option.doc, "for": option.scopes}
+        for option in declared_options
     ]
     facts = {key: plugin[key] for key in plugin_keys} | {"interface": plugin_record.version, "options": options}
     return record.to_dict() | facts
@@ -82,10 +83,10 @@ def _remark(record: BackendRecord, runtime: Runtime) -> str:
 
 def _row(record: BackendRecord, remark: str) -> tuple[str, ...]:
     capabilities = ", ".join(_capability(name, value) for name, value in record.capabilities if value is not False)
-    available = "yes" if record.available else "no"
+    availability = "yes" if record.available else "no"
     devices = f"devices: {', '.join(map(str, record.devices))}" if record.devices else ""
     details = "; ".join(filter(None, (remark, devices, capabilities))) if record.available else record.reason
-    return record.id or "-", available, record.version, record.source, details
+    return record.id or "-", availability, record.version, record.source, details
 
 
 def _capability(name: str, value: Any) -> str:

@@ -115,12 +115,12 @@ def _refuse_other_options(args: argparse.Namespace) -> None:
     """
     parser = argparse.ArgumentParser(add_help=False)
     configure(parser)
-    ignored = {*_OF_REPORT, *(default.action.dest for default in args.defaults)}
+    ignored_names = {*_OF_REPORT, *(default.action.dest for default in args.defaults)}
     flags = [
         action.option_strings[-1]
         for action in parser._actions
         if action.option_strings
-        and action.dest not in ignored
+        and action.dest not in ignored_names
         and getattr(args, action.dest, action.default) != action.default
     ]
     if flags:
@@ -135,12 +135,12 @@ def _print_machine(report: MachineReport) -> None:
     say(f"{machine['processor']}, {counted(machine['cores'], 'core')}; CpuAcc's level: {machine['level']}")
     rows = [
         [
-            each.network,
-            *(f"{time:.3f}" for time in each.milliseconds),
-            "right" if each.is_right else "WRONG",
-            f"{each.difference:.1e}",
+            measurement.network,
+            *(f"{time:.3f}" for time in measurement.milliseconds),
+            "right" if measurement.is_right else "WRONG",
+            f"{measurement.difference:.1e}",
         ]
-        for each in report.measurements
+        for measurement in report.measurements
     ]
     titles = ["network", "ms, 1 thread", "ms, all", "results", "difference"]
     show(Table(titles, rows, right=("ms, 1 thread", "ms, all", "difference")))
@@ -163,10 +163,10 @@ def _choices(args: argparse.Namespace, runtime: Runtime) -> list[tuple[str, ...]
     fastest mix that a search finds. The combinations of --mix follow. CpuRef ends each choice but ``("auto",)``, as the
     backend that runs what the others do not support.
     """
-    single = [tuple(candidate) for candidate in candidates(runtime)] + ([] if args.no_auto else [(AUTO,)])
+    single_choices = [tuple(candidate) for candidate in candidates(runtime)] + ([] if args.no_auto else [(AUTO,)])
     if args.backends is not None:
-        single = [_completed([backend], runtime) for backend in args.backends]
-    return [*single, *(_completed(mix, runtime) for mix in args.mix)]
+        single_choices = [_completed([backend], runtime) for backend in args.backends]
+    return [*single_choices, *(_completed(mix, runtime) for mix in args.mix)]
 
 
 def _report_absent(choices: Iterable[Sequence[str]], runtime: Runtime) -> None:

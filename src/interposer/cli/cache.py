@@ -132,17 +132,17 @@ def _explain(model: str | None, files: list[_CachedRow], folder: str) -> None:
         say("nothing is stale")
     elif model is not None and not files:
         say(f"{model} is not cached: {_reason(model, folder)}")
-    alike: dict[tuple[str, str], list[_CachedRow]] = {}
+    similar_files: dict[tuple[str, str], list[_CachedRow]] = {}
     for file in files:
-        alike.setdefault((file.kind, file.reason), []).append(file)
-    for (kind, reason), rows in alike.items():
-        others = f" and {len(rows) - 1:,} more" if len(rows) > 1 else ""
-        say(f"{rows[0].what}{others} ({kind}): {reason or 'it is of use'}")
+        similar_files.setdefault((file.kind, file.reason), []).append(file)
+    for (kind, reason), rows in similar_files.items():
+        more_text = f" and {len(rows) - 1:,} more" if len(rows) > 1 else ""
+        say(f"{rows[0].what}{more_text} ({kind}): {reason or 'it is of use'}")
 
 
 def _clear(files: list[_CachedRow], folder: str) -> None:
-    deleted = [file for file in files if forget_cached(file.name, folder)]
-    say(f"{len(deleted)} files with {sum(file.bytes for file in deleted):,} bytes are deleted")
+    deleted_files = [file for file in files if forget_cached(file.name, folder)]
+    say(f"{len(deleted_files)} files with {sum(file.bytes for file in deleted_files):,} bytes are deleted")
 
 
 def _digest_of(model: str) -> str:
@@ -170,34 +170,34 @@ def _rows(cache_dir: str) -> Iterator[_CachedRow]:
     is_default = cache_folder(cache_dir) == cache_folder()
     for file in cached_files("", cache_dir):
         top_folder, _, file_name = file.name.partition("/")
-        written = datetime.fromtimestamp(file.time).isoformat(" ", "seconds")
+        written_at = datetime.fromtimestamp(file.time).isoformat(" ", "seconds")
         if top_folder == FOLDER and NAMES.fullmatch(file_name):
-            yield _network(file, written, cache_dir)
+            yield _network(file, written_at, cache_dir)
         elif top_folder == PARTS and NAMES_OF_PARTS.fullmatch(file_name):
-            yield _part(file, written, cache_dir)
+            yield _part(file, written_at, cache_dir)
         elif top_folder == DIGESTS and NAMES_OF_DIGESTS.fullmatch(file_name):
-            yield _CachedRow("digest of a model file", file_name, file.size, written, file.name)
+            yield _CachedRow("digest of a model file", file_name, file.size, written_at, file.name)
         elif not is_default:
             continue
         elif top_folder == "probed" and _PROBED.fullmatch(file_name):
-            yield _CachedRow("trial of a shared object", _probed(file, cache_dir), file.size, written, file.name)
+            yield _CachedRow("trial of a shared object", _probed(file, cache_dir), file.size, written_at, file.name)
         elif top_folder == "backends" and _OF_BACKENDS.fullmatch(file_name):
-            yield _CachedRow("file of a backend", file_name, file.size, written, file.name)
+            yield _CachedRow("file of a backend", file_name, file.size, written_at, file.name)
         elif _PLAN.fullmatch(file.name):
-            yield _plan(file, written, cache_dir)
+            yield _plan(file, written_at, cache_dir)
 
 
-def _network(file: CachedFile, written: str, cache_dir: str) -> _CachedRow:
+def _network(file: CachedFile, written_at: str, cache_dir: str) -> _CachedRow:
     try:
         entry = read_entry(mapped_cached(file.name, cache_dir) or b"")
         reason = entry.fault(default_runtime().registry) or ""
         subject = f"{entry.origin['source'] or entry.network['name']} on {', '.join(entry.origin['backends'])}"
         parts = tuple(part.digest for part in entry.parts)
         return _CachedRow(
-            "divided network", subject, file.size, written, file.name, reason, entry.origin["sha256"], parts
+            "divided network", subject, file.size, written_at, file.name, reason, entry.origin["sha256"], parts
         )
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        return _CachedRow("divided network", file.name, file.size, written, file.name, f"it is damaged: {error}")
+        return _CachedRow("divided network", file.name, file.size, written_at, file.name, f"it is damaged: {error}")
 
 
 def _part(file: CachedFile, written_at: str, cache_dir: str) -> _CachedRow:
@@ -216,14 +216,14 @@ def _part(file: CachedFile, written_at: str, cache_dir: str) -> _CachedRow:
         return _CachedRow(file_kind, file.name, file.size, written_at, file.name, f"it is damaged: {error}")
 
 
-def _plan(file: CachedFile, written: str, cache_dir: str) -> _CachedRow:
+def _plan(file: CachedFile, written_at: str, cache_dir: str) -> _CachedRow:
     kind = "measured placement"
     try:
         plan = Plan.from_json((read_cached(file.name, cache_dir) or b"").decode())
     except (InvalidArgumentError, UnicodeDecodeError) as error:
-        return _CachedRow(kind, file.name, file.size, written, file.name, f"it is damaged: {error}")
+        return _CachedRow(kind, file.name, file.size, written_at, file.name, f"it is damaged: {error}")
     subject = f"{plan.network} on {', '.join(sorted(plan.backends))}"
-    return _CachedRow(kind, subject, file.size, written, file.name, _outdated(plan))
+    return _CachedRow(kind, subject, file.size, written_at, file.name, _outdated(plan))
 
 
 def _outdated(plan: Plan) -> str:
@@ -231,9 +231,11 @@ def _outdated(plan: Plan) -> str:
 
     A plan that was measured with another number of threads stays valid.
     """
-    current = made_with(default_runtime(), plan.backends)
-    changed = [name for name in current if name != "threads" and current[name] != plan.made_with.get(name)]
-    return f"{' and '.join(changed)} changed since it was measured" if changed else ""
+    current_facts = made_with(default_runtime(), plan.backends)
+    changed_names = [
+        name for name in current_facts if name != "threads" and current_facts[name] != plan.made_with.get(name)
+    ]
+    return f"{' and '.join(changed_names)} changed since it was measured" if changed_names else ""
 
 
 def _probed(file: CachedFile, cache_dir: str) -> str:

@@ -147,9 +147,9 @@ def _print_cut(args: argparse.Namespace, written_files: dict[str, Any] | None) -
 # --- the result -------------------------------------------------------------------------------------------------------
 
 
-def _print(comparison: Comparison, everything: bool) -> None:
+def _print(comparison: Comparison, shows_all: bool) -> None:
     first_backend, second_backend = comparison.backends
-    shown_layers = [layer for layer in comparison.layers if everything or _is_wrong(comparison, layer)]
+    shown_layers = [layer for layer in comparison.layers if shows_all or _is_wrong(comparison, layer)]
     if shown_layers:
         titles = ["layer", "operator", "info", "range", f"{second_backend} on the same inputs", "on its own", "snr", ""]
         show(without_empty_columns(Table(titles, [_row(comparison, layer) for layer in shown_layers])))

@@ -53,8 +53,8 @@ def execute(args: argparse.Namespace) -> None:
 
 def _is_of_another_format(suffix: str) -> bool:
     """Return True if files with this suffix are read as another format than saved networks."""
-    others = ((name, format) for name, format in process_formats() if not isinstance(format, Saved))
-    return any(suffix in (*format.suffixes, *format.served_suffixes, f".{name}") for name, format in others)
+    other_formats = ((name, format) for name, format in process_formats() if not isinstance(format, Saved))
+    return any(suffix in (*format.suffixes, *format.served_suffixes, f".{name}") for name, format in other_formats)
 
 
 def _save(
@@ -157,6 +157,6 @@ def _check_levels(levels: list[str] | None, files: Sequence[SavedFile]) -> None:
 def _report(path: str | Path) -> None:
     network = describe(path)
     parts = sum(sum(variant.parts.values()) for variant in network.variants)
-    compiled = sum(sum(variant.compiled.values()) for variant in network.variants)
+    num_compiled = sum(sum(variant.compiled.values()) for variant in network.variants)
     variants = counted(len(network.variants), "variant")
-    say(f"{path}: {network.size:,} bytes, {variants}, {compiled} of {counted(parts, 'compiled part')}")
+    say(f"{path}: {network.size:,} bytes, {variants}, {num_compiled} of {counted(parts, 'compiled part')}")

@@ -72,95 +72,99 @@ def candidates(
         commands: the names of the commands with their descriptions.
         parser_of: returns the parser of a command.
     """
-    *before, current = words or [""]
-    command = next((word for word in before if word in commands), None)
+    *words_before, current_word = words or [""]
+    command = next((word for word in words_before if word in commands), None)
     if command is None:
-        return _commands(before, current, commands)
+        return _commands(words_before, current_word, commands)
     parser = parser_of(command)
-    action, prefix, current = _value_of(before, current, parser)
+    action, prefix, current_word = _value_of(words_before, current_word, parser)
     if action is not None:
-        return [Candidate(prefix + text, about) for text, about in _values(action, current)]
-    if current.startswith("-"):
-        return _options(before, current, parser)
-    positional = _positional(before[before.index(command) + 1 :], parser)
-    return list(_values(positional, current)) if positional is not None else []
+        return [Candidate(prefix + text, about) for text, about in _values(action, current_word)]
+    if current_word.startswith("-"):
+        return _options(words_before, current_word, parser)
+    positional = _positional(words_before[words_before.index(command) + 1 :], parser)
+    return list(_values(positional, current_word)) if positional is not None else []
 
 
-def _commands(before: Sequence[str], current: str, commands: Mapping[str, str]) -> list[Candidate]:
+def _commands(words_before: Sequence[str], current: str, commands: Mapping[str, str]) -> list[Candidate]:
     """Return the commands and global options that begin with the current word, and files, which are run."""
-    if before and before[-1] == LEVEL_OPTION:
+    if words_before and words_before[-1] == LEVEL_OPTION:
         return [Candidate(level) for level in LEVELS if level.startswith(current)]
     flags = [Candidate(flag) for flag in ("--help", "--version", LEVEL_OPTION, *GLOBAL_FLAGS)]
     all_commands = [Candidate(name, summary) for name, summary in commands.items()]
-    matching = [
+    matches = [
         candidate
         for candidate in (flags if current.startswith("-") else all_commands)
         if candidate.text.startswith(current)
     ]
-    return matching or list(_files(current))
+    return matches or list(_files(current))
 
 
-def _value_of(before: Sequence[str], current: str, parser: Parser) -> tuple[argparse.Action | None, str, str]:
+def _value_of(
+    words_before: Sequence[str], current_word: str, parser: Parser
+) -> tuple[argparse.Action | None, str, str]:
     """Return the option whose value the current word is, the text before that value, and the value as far as written.
 
     The option is None if the word is no value.
     """
-    if current.startswith("--") and "=" in current:
-        flag, _, value = current.partition("=")
+    if current_word.startswith("--") and "=" in current_word:
+        flag, _, value = current_word.partition("=")
         return parser.action_named(flag), f"{flag}=", value
-    action = parser.action_named(before[-1]) if before and before[-1].startswith("-") else None
-    return (action, "", current) if action is not None and action.nargs != 0 else (None, "", current)
+    action = parser.action_named(words_before[-1]) if words_before and words_before[-1].startswith("-") else None
+    return (action, "", current_word) if action is not None and action.nargs != 0 else (None, "", current_word)
 
 
-def _options(before: Sequence[str], current: str, parser: Parser) -> list[Candidate]:
+def _options(words_before: Sequence[str], current_word: str, parser: Parser) -> list[Candidate]:
     """Return the options that begin with the current word; those that were given are left out, unless they repeat."""
-    matching = []
+    matches = []
     for action in parser._actions:
-        was_given = any(word.partition("=")[0] in action.option_strings for word in before)
+        was_given = any(word.partition("=")[0] in action.option_strings for word in words_before)
         if was_given and not isinstance(action, argparse._AppendAction):
             continue
         about = re.split(r";|:? \{", action.help or "")[0]
-        matching += [Candidate(flag, about) for flag in action.option_strings if flag.startswith(current)]
-    return matching
+        matches += [Candidate(flag, about) for flag in action.option_strings if flag.startswith(current_word)]
+    return matches
 
 
-def _positional(before: Sequence[str], parser: Parser) -> argparse.Action | None:
+def _positional(words_before: Sequence[str], parser: Parser) -> argparse.Action | None:
     """Return the positional argument that the next word is, after the words that follow the command."""
     count, is_value = 0, False
-    for word in before:
+    for word in words_before:
         action = parser.action_named(word.partition("=")[0]) if word.startswith("-") else None
         count += action is None and not is_value
         is_value = action is not None and action.nargs != 0 and "=" not in word
     actions = parser._get_positional_actions()
-    repeated = [action for action in actions if action.nargs in ("+", "*")]
-    return actions[count] if count < len(actions) else repeated[-1] if repeated else None
+    repeated_actions = [action for action in actions if action.nargs in ("+", "*")]
+    return actions[count] if count < len(actions) else repeated_actions[-1] if repeated_actions else None
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-def _values(action: argparse.Action, current: str) -> Iterator[Candidate]:
+def _values(action: argparse.Action, current_word: str) -> Iterator[Candidate]:
     kind = kind_of(action)
     if kind is Kind.CHOICE:
-        yield from (Candidate(str(choice)) for choice in action.choices or () if str(choice).startswith(current))
+        yield from (Candidate(str(choice)) for choice in action.choices or () if str(choice).startswith(current_word))
     elif kind in (Kind.FILE, Kind.MODEL, Kind.FOLDER):
-        yield from _files(current, only_folders=kind is Kind.FOLDER)
+        yield from _files(current_word, only_folders=kind is Kind.FOLDER)
     elif kind is Kind.INPUT:
-        name, separator, path = current.rpartition("=")
+        name, separator, path = current_word.rpartition("=")
         yield from (Candidate(f"{name}{separator}{text}") for text, _ in _files(path))
     elif kind in (Kind.BACKENDS, Kind.BACKEND):
-        yield from _backends(current, several=kind is Kind.BACKENDS)
+        yield from _backends(current_word, allows_several=kind is Kind.BACKENDS)
     elif kind is Kind.BACKEND_OPTION:
-        yield from (Candidate(f"{name}.") for name in _ids() if "." not in current and name.startswith(current))
+        yield from (
+            Candidate(f"{name}.") for name in _ids() if "." not in current_word and name.startswith(current_word)
+        )
     elif kind is Kind.OPERATOR:
-        yield from _operators(current)
+        yield from _operators(current_word)
     elif kind is Kind.SCHEME:
-        yield from _schemes(current)
+        yield from _schemes(current_word)
 
 
-def _files(current: str, only_folders: bool = False) -> Iterator[Candidate]:
+def _files(current_word: str, only_folders: bool = False) -> Iterator[Candidate]:
     """Yield the files and folders whose path begins with the current word, folders with a slash at the end."""
-    folder, name = os.path.split(current)
+    folder, name = os.path.split(current_word)
     try:
         entries = sorted(os.scandir(os.path.expanduser(folder) or "."), key=lambda entry: entry.name)
     except OSError:
@@ -175,14 +179,14 @@ def _files(current: str, only_folders: bool = False) -> Iterator[Candidate]:
             yield Candidate(path)
 
 
-def _backends(current: str, several: bool) -> Iterator[Candidate]:
+def _backends(current_word: str, allows_several: bool) -> Iterator[Candidate]:
     """Yield lists of ids that begin as the written one, such as ``CpuAcc,CpuRef`` for ``CpuAcc,Cpu``."""
-    chosen, separator, written = current.rpartition(",") if several else ("", "", current)
-    if several and not chosen and "auto".startswith(written):
+    chosen_ids, separator, written_id = current_word.rpartition(",") if allows_several else ("", "", current_word)
+    if allows_several and not chosen_ids and "auto".startswith(written_id):
         yield _AUTO
     for name in _ids():
-        if name.startswith(written) and name not in chosen.split(","):
-            yield Candidate(f"{chosen}{separator}{name}")
+        if name.startswith(written_id) and name not in chosen_ids.split(","):
+            yield Candidate(f"{chosen_ids}{separator}{name}")
 
 
 def _ids() -> list[str]:
@@ -200,14 +204,14 @@ def _ids() -> list[str]:
     return list(dict.fromkeys([*libraries, *installed_ids]))
 
 
-def _operators(current: str) -> Iterator[Candidate]:
+def _operators(current_word: str) -> Iterator[Candidate]:
     import interposer.ops  # noqa: F401, PLC0415 - declares the operators
     from interposer.core.schema import registered_ops  # noqa: PLC0415
 
-    yield from (Candidate(name) for name in registered_ops() if name.startswith(current))
+    yield from (Candidate(name) for name in registered_ops() if name.startswith(current_word))
 
 
-def _schemes(current: str) -> Iterator[Candidate]:
+def _schemes(current_word: str) -> Iterator[Candidate]:
     from interposer.quantization import SCHEMES, STORAGE  # noqa: PLC0415 - takes longer than the rest of the command
 
-    yield from (Candidate(name) for name in (*SCHEMES, *STORAGE) if name.startswith(current))
+    yield from (Candidate(name) for name in (*SCHEMES, *STORAGE) if name.startswith(current_word))

@@ -77,11 +77,11 @@ _SCRIPTS: Final = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 def execute(args: argparse.Namespace) -> None:
     """Print the script, or after ``--`` the candidates for the last word, each with a tab and its description."""
-    typed = args.typed[1:] if args.typed[:1] == ["--"] else args.typed  # as some versions of argparse leave it
-    if not typed:
+    typed_words = args.typed[1:] if args.typed[:1] == ["--"] else args.typed  # as some versions of argparse leave it
+    if not typed_words:
         print(_SCRIPTS[args.shell].strip())
         return
-    for candidate in _candidates(typed):
+    for candidate in _candidates(typed_words):
         print("\t".join(filter(None, map(printable, candidate))))
 
 

@@ -85,11 +85,11 @@ def _with_fixed_dimensions(path: str, reading: Reading, network: Network) -> Net
     Inputs that cut the network get the shapes that the values have for these sizes. The result is None if the file
     records no sizes.
     """
-    whole = read_source(path, reading._replace(inputs=None, outputs=None))
-    if not isinstance(whole, Template):
+    whole_model = read_source(path, reading._replace(inputs=None, outputs=None))
+    if not isinstance(whole_model, Template):
         return None
     try:
-        fixed_network = whole.network(whole.usual)
+        fixed_network = whole_model.network(whole_model.usual)
     except UnboundInputError:
         return None
     inputs = [layer.name for layer in network.graph.inputs]

@@ -91,10 +91,12 @@ def input_sets(texts: Sequence[str], infos: Infos) -> list[list[str]]:
     if all(len(group.paths) == 1 and not group.is_folder for group in groups):
         return [[group.texts[0] for group in groups]]
     names_given = {group.name for group in groups}
-    free = [name for name, info in infos.items() if name not in names_given and info.dtype is not DataType.OPTIONAL]
-    unnamed = [group for group in groups if group.name is None]
-    if len(unnamed) == 1:
-        groups = [*(group for group in groups if group.name is not None), *_in_turns(unnamed[0], free)]
+    free_inputs = [
+        name for name, info in infos.items() if name not in names_given and info.dtype is not DataType.OPTIONAL
+    ]
+    unnamed_groups = [group for group in groups if group.name is None]
+    if len(unnamed_groups) == 1:
+        groups = [*(group for group in groups if group.name is not None), *_in_turns(unnamed_groups[0], free_inputs)]
     return _zipped(groups)
 
 
@@ -128,13 +130,13 @@ def _groups(words: Sequence[str], infos: Infos) -> list[_Group]:
 def _files_in(folder: str) -> list[str]:
     """Return the files of inputs in a folder by name, numbers in names by value; other files are reported."""
     names = sorted((name for name in os.listdir(folder) if not name.startswith(".")), key=_natural)
-    known = sorted(input_files(folder), key=_natural)
-    if not known:
+    files_found = sorted(input_files(folder), key=_natural)
+    if not files_found:
         raise InvalidArgumentError(f"{folder}: the folder has no files of inputs, such as .npy, .npz or images")
-    others = [name for name in names if name not in known]
-    if others:
-        _log.warning("%s: left out, as they are no inputs: %s", folder, ", ".join(others))
-    return [os.path.join(folder, name) for name in known]
+    unknown_names = [name for name in names if name not in files_found]
+    if unknown_names:
+        _log.warning("%s: left out, as they are no inputs: %s", folder, ", ".join(unknown_names))
+    return [os.path.join(folder, name) for name in files_found]
 
 
 def input_files(folder: str) -> list[str]:
@@ -162,8 +164,8 @@ def _in_turns(group: _Group, names: Sequence[str]) -> list[_Group]:
 def _zipped(groups: Sequence[_Group]) -> list[list[str]]:
     counts = {len(group.paths) for group in groups} - {1}
     if len(counts) > 1:
-        described = ", ".join(f"{group.name or 'the unnamed input'} has {len(group.paths)}" for group in groups)
-        raise InvalidArgumentError(f"the inputs have different numbers of files: {described}")
+        counts_text = ", ".join(f"{group.name or 'the unnamed input'} has {len(group.paths)}" for group in groups)
+        raise InvalidArgumentError(f"the inputs have different numbers of files: {counts_text}")
     count = max(counts, default=1)
     columns = [group.texts * count if len(group.paths) == 1 else group.texts for group in groups]
     return [list(row) for row in zip(*columns, strict=True)]
@@ -253,22 +255,22 @@ def read_inputs(
     if preprocessing.quantize and not any(info.is_quantized for info in infos.values() if info.is_tensor):
         raise InvalidArgumentError("--quantize-inputs is for quantized inputs, but the network has none")
     named_inputs = {name for name, _ in named_paths}
-    unnamed = [name for name in infos if name not in named_inputs]
+    unnamed_inputs = [name for name in infos if name not in named_inputs]
     arrays: dict[str, Any] = {}
     for name, path in named_paths:
-        for input_name, array in _read(name, path, infos, unnamed, preprocessing).items():
+        for input_name, array in _read(name, path, infos, unnamed_inputs, preprocessing).items():
             if input_name in arrays:
                 raise InvalidArgumentError(f"{path}: input {input_name!r} is given already")
             arrays[input_name] = array
             _remark(path, input_name, array, _held(infos[input_name]) if input_name in infos else None)
     _check_preprocessing(preprocessing, [path for _, path in named_paths])
-    absent = [name for name in infos if name not in arrays]
+    absent_inputs = [name for name in infos if name not in arrays]
     if seed is not None:
-        arrays |= {name: random_input(name, (sized_infos or infos)[name], seed) for name in absent}
-    arrays |= {name: None for name in absent if infos[name].dtype is DataType.OPTIONAL}
-    missing = [f"{name!r} {infos[name]}" for name in absent if name not in arrays]
-    if missing:
-        message = "\n  - ".join(["no --input gives these inputs of the network:", *missing])
+        arrays |= {name: random_input(name, (sized_infos or infos)[name], seed) for name in absent_inputs}
+    arrays |= {name: None for name in absent_inputs if infos[name].dtype is DataType.OPTIONAL}
+    missing_inputs = [f"{name!r} {infos[name]}" for name in absent_inputs if name not in arrays]
+    if missing_inputs:
+        message = "\n  - ".join(["no --input gives these inputs of the network:", *missing_inputs])
         raise InvalidArgumentError(f"{message}\ngive a file for each with --input NAME=FILE, or use --random")
     return arrays
 
@@ -327,11 +329,12 @@ def require_shapes(infos: Infos, hint: str = "") -> None:
 
     The message has a `hint` with options that set the shapes, by default --shape.
     """
-    unknown = {name: info for name, info in infos.items() if not info.is_concrete}
-    if unknown:
-        inputs = ", ".join(f"{name!r} {info}" for name, info in unknown.items())
+    unknown_infos = {name: info for name, info in infos.items() if not info.is_concrete}
+    if unknown_infos:
+        inputs = ", ".join(f"{name!r} {info}" for name, info in unknown_infos.items())
         raise InvalidArgumentError(
-            f"the shapes of these inputs are not all known: {inputs}; give them, as in {hint or shape_hint(unknown)}"
+            f"the shapes of these inputs are not all known: {inputs}; give them, as in "
+            f"{hint or shape_hint(unknown_infos)}"
         )
 
 
@@ -362,7 +365,7 @@ def _no_such_input(name: str, infos: Infos) -> str:
 
 
 def _read(
-    name: str | None, path: str, infos: Infos, unnamed: list[str], preprocessing: Preprocessing
+    name: str | None, path: str, infos: Infos, unnamed_inputs: list[str], preprocessing: Preprocessing
 ) -> dict[str, Any]:
     check_regular(path)
     first_bytes = _first_bytes(path)
@@ -370,10 +373,12 @@ def _read(
         raise InvalidArgumentError(f"{path}: the file is empty")
     infos = {input_name: _held(info) for input_name, info in infos.items()}
     if preprocessing.quantize and not _is_image(path, first_bytes):
-        return _quantized(_read(name, path, _as_floats(infos), unnamed, replace(preprocessing, quantize=False)), infos)
-    if first_bytes.startswith(_NPZ) and not _is_sequence(name or next(iter(unnamed), None), infos):
-        return _from_archive(name, path, infos, unnamed)
-    name = name or _next(unnamed, path, infos)
+        return _quantized(
+            _read(name, path, _as_floats(infos), unnamed_inputs, replace(preprocessing, quantize=False)), infos
+        )
+    if first_bytes.startswith(_NPZ) and not _is_sequence(name or next(iter(unnamed_inputs), None), infos):
+        return _from_archive(name, path, infos, unnamed_inputs)
+    name = name or _next(unnamed_inputs, path, infos)
     if _is_sequence(name, infos):
         return {name: _sequence(path, name, infos[name], first_bytes)}
     if first_bytes.startswith(_NPY):
@@ -408,20 +413,20 @@ def _as_floats(infos: Infos) -> dict[str, TensorInfo]:
 
 def _quantized(arrays: Mapping[str, Any], infos: Infos) -> dict[str, Any]:
     """Return the arrays with the values of quantized inputs quantized; arrays of integers stay as they are."""
-    quantized = dict(arrays)
+    quantized_arrays = dict(arrays)
     for name, array in arrays.items():
         quantization = infos[name].quantization
         if quantization is not None and array.dtype.kind == "f":
-            quantized[name] = quantize(array, quantization, infos[name].dtype)
-            _remark_saturated(name, array, quantized[name], infos[name])
-    return quantized
+            quantized_arrays[name] = quantize(array, quantization, infos[name].dtype)
+            _remark_saturated(name, array, quantized_arrays[name], infos[name])
+    return quantized_arrays
 
 
-def _remark_saturated(name: str, array: Array, quantized: Array, info: TensorInfo) -> None:
+def _remark_saturated(name: str, array: Array, quantized_array: Array, info: TensorInfo) -> None:
     """Log a warning if many values of a file are outside of the range of a quantized input."""
     if info.quantization is None or not array.size:
         return
-    error = np.abs(dequantize(quantized, info.quantization) - array)
+    error = np.abs(dequantize(quantized_array, info.quantization) - array)
     count = int(np.count_nonzero(error > np.max(info.quantization.scale)))
     if count > array.size * _MOST_SATURATED:
         low, high = float(np.min(array)), float(np.max(array))
@@ -446,18 +451,18 @@ def _sequence(path: str, name: str, info: TensorInfo, first_bytes: bytes) -> lis
     return list(_arrays(path).values())
 
 
-def _next(unnamed: list[str], path: str, infos: Infos) -> str:
-    if not unnamed:
+def _next(unnamed_inputs: list[str], path: str, infos: Infos) -> str:
+    if not unnamed_inputs:
         raise InvalidArgumentError(f"{path}: the network has no input left for this (it has: {', '.join(infos)})")
-    return unnamed.pop(0)
+    return unnamed_inputs.pop(0)
 
 
-def _from_archive(name: str | None, path: str, infos: Infos, unnamed: list[str]) -> dict[str, Array]:
+def _from_archive(name: str | None, path: str, infos: Infos, unnamed_inputs: list[str]) -> dict[str, Array]:
     """Return the arrays of a .npz file by the names of the inputs that they are for.
 
     If `name` is an input, the result is the array of this name, or the only array of the file, whatever its name is. If
-    `name` is None, all arrays are returned; a single array whose name is no input is for the first input in `unnamed`,
-    the inputs that no other file was given for.
+    `name` is None, all arrays are returned; a single array whose name is no input is for the first input in
+    `unnamed_inputs`, the inputs that no other file was given for.
     """
     arrays = _arrays(path)
     if not arrays:
@@ -467,9 +472,9 @@ def _from_archive(name: str | None, path: str, infos: Infos, unnamed: list[str])
     if len(arrays) == 1:
         [(member_name, array)] = arrays.items()
         if member_name not in infos:
-            target = name or next(iter(unnamed), None)
+            target = name or next(iter(unnamed_inputs), None)
             _log.warning("%s has no array %r; its only array, %r, is used for this input", path, target, member_name)
-        return {name or (member_name if member_name in infos else _next(unnamed, path, infos)): array}
+        return {name or (member_name if member_name in infos else _next(unnamed_inputs, path, infos)): array}
     if name is not None:
         raise InvalidArgumentError(f"{path}: there is no array {name!r} (there are: {', '.join(arrays)})")
     for member_name in arrays:
@@ -526,9 +531,9 @@ def _from_numbers(path: str, name: str, info: TensorInfo) -> Array:
     if sized_info is None:
         raise InvalidArgumentError(f"{path}: {input_title} has a shape that is not known; give it with --shape")
     if size != sized_info.num_bytes:
-        multiple = "" if info.is_concrete else "a multiple of "
+        multiple_text = "" if info.is_concrete else "a multiple of "
         raise InvalidArgumentError(
-            f"{path}: the file has {size:,} bytes, but {input_title} takes {multiple}{sized_info.num_bytes:,}"
+            f"{path}: the file has {size:,} bytes, but {input_title} takes {multiple_text}{sized_info.num_bytes:,}"
         )
     return np.fromfile(path, info.dtype.numpy).reshape(tuple(sized_info.shape))
 
@@ -578,8 +583,8 @@ def _sized(info: TensorInfo, size: int) -> TensorInfo | None:
     """
     if not info.is_ranked or sum(isinstance(size, Dim) for size in info.shape) > 1:
         return None
-    single = info.with_shape(1 if isinstance(size, Dim) else size for size in info.shape)
-    count, remainder = divmod(size, single.num_bytes or size + 1)
+    single_info = info.with_shape(1 if isinstance(size, Dim) else size for size in info.shape)
+    count, remainder = divmod(size, single_info.num_bytes or size + 1)
     if info.is_concrete or remainder or not count:
-        return single
+        return single_info
     return info.with_shape(count if isinstance(size, Dim) else size for size in info.shape)

@@ -33,9 +33,9 @@ def read_labels(path: str) -> Labels:
         raise InvalidArgumentError(f"{path}: labels must be a text file in UTF-8, a label on each line") from error
     if lines == [""]:
         raise InvalidArgumentError(f"{path}: there are no labels in this file")
-    numbered = [_NUMBERED.fullmatch(line) for line in lines if line.strip()]
-    pairs = [(int(line_match[1]), line_match[2].strip()) for line_match in numbered if line_match]
-    if len(pairs) < len(numbered):
+    line_matches = [_NUMBERED.fullmatch(line) for line in lines if line.strip()]
+    pairs = [(int(line_match[1]), line_match[2].strip()) for line_match in line_matches if line_match]
+    if len(pairs) < len(line_matches):
         return {index: line.strip() for index, line in enumerate(lines)}
     [(number, count)] = Counter(number for number, _ in pairs).most_common(1)
     if count > 1:

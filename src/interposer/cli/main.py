@@ -150,9 +150,9 @@ def _run(words: Sequence[str]) -> int:
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error, and all from which it follows: KeyboardInterrupt, for example, may interrupt an import."""
-    visited = set[int]()
-    while error is not None and id(error) not in visited:
-        visited.add(id(error))
+    visited_ids = set[int]()
+    while error is not None and id(error) not in visited_ids:
+        visited_ids.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
 
@@ -387,10 +387,10 @@ def _overview() -> list[str]:
 
 
 def _main_parser() -> Parser:
-    listed = [f"  {name:14} {line}" for name, summary in COMMANDS.items() for line in _wrapped(summary)]
+    command_lines = [f"  {name:14} {line}" for name, summary in COMMANDS.items() for line in _wrapped(summary)]
     parser = Parser(
         prog="interposer", description=_DESCRIPTION, usage="interposer COMMAND [options]",
-        epilog="\n".join(["commands:", *listed, "", _statuses("the answer of the command is no")]),
+        epilog="\n".join(["commands:", *command_lines, "", _statuses("the answer of the command is no")]),
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"interposer {__version__}")
     add_global_arguments(parser)

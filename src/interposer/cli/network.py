@@ -68,9 +68,9 @@ def names_of(option: str, texts: Sequence[str], known: Container[str] = ()) -> l
     if not texts:
         return None
     groups = {text: [text] if text in known else listed(text) for text in texts}
-    empty = next((text for text, names in groups.items() if not names), None)
-    if empty is not None:
-        raise InvalidArgumentError(f"{option} takes names with commas between them, not {empty!r}")
+    empty_text = next((text for text, names in groups.items() if not names), None)
+    if empty_text is not None:
+        raise InvalidArgumentError(f"{option} takes names with commas between them, not {empty_text!r}")
     names = [name for text in texts for name in groups[text]]
     _check_once(option, names)
     return names
@@ -98,9 +98,9 @@ def _once(option: str, pairs: list[tuple[str, T]]) -> dict[str, T] | None:
 
 
 def _check_once(option: str, names: Sequence[str]) -> None:
-    repeated = next((name for name in names if names.count(name) > 1), None)
-    if repeated is not None:
-        raise InvalidArgumentError(f"{option} gives {repeated!r} more than once")
+    repeated_name = next((name for name in names if names.count(name) > 1), None)
+    if repeated_name is not None:
+        raise InvalidArgumentError(f"{option} gives {repeated_name!r} more than once")
 
 
 def limits_of(args: argparse.Namespace) -> Limits:

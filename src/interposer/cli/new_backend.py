@@ -116,10 +116,10 @@ def _check_name(name: str) -> None:
 def _check_word(subject: str, word: str) -> None:
     if not word:
         raise InvalidArgumentError(f"the {subject} is empty; expected letters and digits, such as Npu")
-    wrong = sorted(set(re.sub(r"[A-Za-z0-9]", "", word)))
-    if wrong:
+    invalid_characters = sorted(set(re.sub(r"[A-Za-z0-9]", "", word)))
+    if invalid_characters:
         raise InvalidArgumentError(
-            f"the {subject} {word!r} has {', '.join(map(repr, wrong))} in it; "
+            f"the {subject} {word!r} has {', '.join(map(repr, invalid_characters))} in it; "
             f"only the letters A to Z and digits may be in it, as shared objects are named {FILE_NAME}"
         )
     if len(word) > LONGEST:
@@ -167,11 +167,11 @@ def _whole(folder: Path, args: argparse.Namespace, words: Mapping[str, str]) -> 
     """
     has_existed = folder.is_dir()
     try:
-        copied = COPIED[args.lang] | (ASYNCHRONOUS.get(args.lang, {}) if args.asynchronous else {})
+        copied_files = COPIED[args.lang] | (ASYNCHRONOUS.get(args.lang, {}) if args.asynchronous else {})
         queues = [f"{args.lang}-async"] if args.asynchronous else []
         package = [NATIVE_PACKAGE] if _is_native_package(args) else []
         bridges = [f"bridge-{host}" for host in args.bridge]
-        return list(_written(folder, [args.lang, *queues, *package, *bridges], copied, words))
+        return list(_written(folder, [args.lang, *queues, *package, *bridges], copied_files, words))
     except BaseException:
         if has_existed:
             for child in folder.iterdir():  # the folder was empty before
@@ -182,12 +182,12 @@ def _whole(folder: Path, args: argparse.Namespace, words: Mapping[str, str]) -> 
 
 
 def _written(
-    folder: Path, templates_of: Sequence[str], copied: Mapping[str, str], words: Mapping[str, str]
+    folder: Path, templates_of: Sequence[str], copied_files: Mapping[str, str], words: Mapping[str, str]
 ) -> Iterator[Path]:
     """Write every file of the project to `folder`, and yield its path after it is written.
 
     The files are the templates in the folders `templates_of` with ``{{key}}`` replaced as in `words`, and copies of the
-    C headers in `copied`.
+    C headers in `copied_files`.
     """
     for templates in (TEMPLATES / name for name in dict.fromkeys(templates_of)):
         for template in sorted(templates.rglob("*.in")):
@@ -195,7 +195,7 @@ def _written(
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, _filled(template.read_text(encoding="utf-8"), words))
             yield path
-    for name, place in copied.items():
+    for name, place in copied_files.items():
         path = folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, (include.path() / "interposer" / name).read_bytes())

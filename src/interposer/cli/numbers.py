@@ -49,12 +49,12 @@ def number(expected: str, *, zero: bool = True) -> Callable[[str], float]:
 
     def read(text: str) -> float:
         try:
-            parsed = float(text)
+            parsed_number = float(text)
         except ValueError:
-            parsed = math.nan
-        if not (0 < parsed < math.inf or (zero and parsed == 0)):
+            parsed_number = math.nan
+        if not (0 < parsed_number < math.inf or (zero and parsed_number == 0)):
             raise argparse.ArgumentTypeError(f"expected {expected}, not {text!r}")
-        return parsed
+        return parsed_number
 
     return read
 
@@ -62,17 +62,17 @@ def number(expected: str, *, zero: bool = True) -> Callable[[str], float]:
 def numbers(text: str) -> tuple[float, ...]:
     """Return one or several finite numbers with commas between them; raise `ArgumentTypeError` for any other text."""
     try:
-        parsed = tuple(float(part) for part in text.split(","))
+        parsed_numbers = tuple(float(part) for part in text.split(","))
     except ValueError:
-        parsed = ()
-    if not parsed or not all(map(math.isfinite, parsed)):
+        parsed_numbers = ()
+    if not parsed_numbers or not all(map(math.isfinite, parsed_numbers)):
         raise argparse.ArgumentTypeError(f"expected a number, or several with commas, not {text!r}")
-    return parsed
+    return parsed_numbers
 
 
 def spreads(text: str) -> tuple[float, ...]:
     """Return one or several numbers above zero; raise `ArgumentTypeError` for any other text."""
-    parsed = numbers(text)
-    if not all(spread > 0 for spread in parsed):
+    parsed_spreads = numbers(text)
+    if not all(spread > 0 for spread in parsed_spreads):
         raise argparse.ArgumentTypeError(f"expected positive numbers, not {text!r}")
-    return parsed
+    return parsed_spreads

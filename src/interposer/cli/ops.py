@@ -109,8 +109,8 @@ def _print_named(name: str, as_json: bool) -> None:
             f"{name!r} of {format} is read, but has no operator of its own here: others replace it"
         )
     if not ops:
-        known = [*registered_ops(), *(foreign_name.name for foreign_name in foreign_names())]
-        hint = did_you_mean(name, known) or "; interposer ops lists all operators"
+        known_names = [*registered_ops(), *(foreign_name.name for foreign_name in foreign_names())]
+        hint = did_you_mean(name, known_names) or "; interposer ops lists all operators"
         raise InvalidArgumentError(f"unknown operator {name!r}{hint}")
     if not as_json:
         formats = ", ".join(dict.fromkeys(foreign_match.format for foreign_match in foreign_matches))
@@ -240,8 +240,8 @@ def _tensors(kernel: Kernel) -> str:
     return "" if kernel.quantized is None else _kind_of_tensors(kernel.quantized)
 
 
-def _kind_of_tensors(quantized: bool) -> str:
-    return "quantized" if quantized else "not quantized"
+def _kind_of_tensors(is_quantized: bool) -> str:
+    return "quantized" if is_quantized else "not quantized"
 
 
 def _takes(op: type[Op], kernel: Kernel) -> str:
@@ -250,9 +250,9 @@ def _takes(op: type[Op], kernel: Kernel) -> str:
     If the kernel restricts operands by name, the text lists these first and then all others, as in ``weights: int8;
     others: float32``. If it restricts nothing, the types are those of the operator's first operand.
     """
-    allowed = op.operands[0].dtypes if op.operands else None
+    allowed_types = op.operands[0].dtypes if op.operands else None
     named_operands = [f"{name}: {_types(types)}" for name, types in kernel.types.items() if name != "*"]
-    other_operands = _types(kernel.types.get("*", allowed))
+    other_operands = _types(kernel.types.get("*", allowed_types))
     return "; ".join([*named_operands, f"others: {other_operands}"]) if named_operands else other_operands
 
 

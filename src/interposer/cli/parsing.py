@@ -118,8 +118,8 @@ def _late(name: str) -> str:
 
 
 def _or(names: Sequence[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} or {last}" if others else last
+    *other_names, last_name = names
+    return f"{', '.join(other_names)} or {last_name}" if other_names else last_name
 
 
 class Parser(argparse.ArgumentParser):
@@ -137,9 +137,9 @@ class Parser(argparse.ArgumentParser):
         The message has the closest choice as a hint.
         """
         if action.choices is not None and value not in action.choices:
-            known = list(map(str, action.choices))
-            hint = did_you_mean(str(value), known)
-            raise argparse.ArgumentError(action, f"unknown choice {value!r}{hint} (known: {', '.join(known)})")
+            known_choices = list(map(str, action.choices))
+            hint = did_you_mean(str(value), known_choices)
+            raise argparse.ArgumentError(action, f"unknown choice {value!r}{hint} (known: {', '.join(known_choices)})")
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Write a message, and report a full disk or a closed pipe, which the method of the base class ignores.
@@ -177,8 +177,8 @@ class Parser(argparse.ArgumentParser):
         """Return the usage with the required arguments alone."""
         if self.usage is not None:
             return self.usage
-        required = [action for action in self._actions if action.option_strings and action.required]
-        words = [f"{action.option_strings[0]} {self._metavar(action)}" for action in required]
+        required_actions = [action for action in self._actions if action.option_strings and action.required]
+        words = [f"{action.option_strings[0]} {self._metavar(action)}" for action in required_actions]
         return " ".join([self.prog, "[options]", *map(self._positional, self._get_positional_actions()), *words])
 
     def _positional(self, action: argparse.Action) -> str:
@@ -194,9 +194,9 @@ class Parser(argparse.ArgumentParser):
         names = ", ".join(action.option_strings) or self._metavar(action)
         takes_value = bool(action.option_strings) and action.nargs != 0
         subject = f"{names} {self._metavar(action)}" if takes_value else names
-        about = self._get_formatter()._expand_help(action) if action.help else ""
+        help_text = self._get_formatter()._expand_help(action) if action.help else ""
         width = min(_WIDTH, max(40, shutil.get_terminal_size().columns)) - 7
-        lines = textwrap.wrap(f"{subject}: {about}", width, subsequent_indent="    ", break_on_hyphens=False)
+        lines = textwrap.wrap(f"{subject}: {help_text}", width, subsequent_indent="    ", break_on_hyphens=False)
         return [f"       {line}" for line in lines]
 
     def action_named(self, name: str | None) -> argparse.Action | None:
@@ -228,22 +228,24 @@ def parsed(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
     _refuse_files_like_options(words, parser)
     _refuse_unknown_options(words, parser)
     try:
-        args, unknown = parser.parse_known_args(_with_lists(words, parser))
+        args, unknown_words = parser.parse_known_args(_with_lists(words, parser))
     except argparse.ArgumentError as error:
         action = parser.action_named(error.argument_name)
         message = re.sub("ignored explicit argument (.*)", r"it takes no value, but \1 was given", str(error))
         parser.refuse(message, [] if action is None else [action])
-    if unknown:
+    if unknown_words:
         command = parser.prog.rpartition(" ")[2]
-        if unknown[0] == command:
+        if unknown_words[0] == command:
             parser.refuse(f"unknown argument {command!r}; the command is given once, before the network")
         if command in words:
-            parser.refuse(f"unknown argument {unknown[0]!r}; the command {command!r} is given twice")
-        _refuse_separate_value(unknown[0], words, parser)
-        _refuse_second_file(unknown[0], args, parser)
-        if command == "backends" and unknown[0].endswith(_NETWORKS):
-            parser.refuse(f"unknown argument {unknown[0]!r}; interposer explain shows which backend runs which layer")
-        _refuse_unknown(unknown[0], parser)
+            parser.refuse(f"unknown argument {unknown_words[0]!r}; the command {command!r} is given twice")
+        _refuse_separate_value(unknown_words[0], words, parser)
+        _refuse_second_file(unknown_words[0], args, parser)
+        if command == "backends" and unknown_words[0].endswith(_NETWORKS):
+            parser.refuse(
+                f"unknown argument {unknown_words[0]!r}; interposer explain shows which backend runs which layer"
+            )
+        _refuse_unknown(unknown_words[0], parser)
     return args
 
 
@@ -255,14 +257,14 @@ def _with_lists(words: Sequence[str], parser: Parser) -> list[str]:
     action = parser.action_named(LIST_OPTION)
     if action is None:
         return list(words)
-    grouped = _grouped(words, parser, action)
-    free = sum(len(group) for is_list, group in grouped if not is_list and not group[0].startswith("-"))
-    needed = sum(positional.nargs is None for positional in parser._get_positional_actions()) - free
-    for number, (is_list, group) in reversed(list(enumerate(grouped))):
-        while is_list and needed > 0 and len(group) > 2:
-            grouped.insert(number + 1, (False, [group.pop()]))
-            needed -= 1
-    return [word for is_list, group in grouped for word in (_as_one(group) if is_list else group)]
+    grouped_words = _grouped(words, parser, action)
+    num_free = sum(len(group) for is_list, group in grouped_words if not is_list and not group[0].startswith("-"))
+    num_needed = sum(positional.nargs is None for positional in parser._get_positional_actions()) - num_free
+    for number, (is_list, group) in reversed(list(enumerate(grouped_words))):
+        while is_list and num_needed > 0 and len(group) > 2:
+            grouped_words.insert(number + 1, (False, [group.pop()]))
+            num_needed -= 1
+    return [word for is_list, group in grouped_words for word in (_as_one(group) if is_list else group)]
 
 
 def _as_one(group: Sequence[str]) -> list[str]:
@@ -278,7 +280,7 @@ def _grouped(words: Sequence[str], parser: Parser, list_action: argparse.Action 
     is_value = False
     for number, word in enumerate(words):
         if word == "--":
-            return [*groups, *((False, [rest]) for rest in words[number:])]
+            return [*groups, *((False, [later_word]) for later_word in words[number:])]
         if word.startswith("-") and word != "-":
             action = parser.action_named(word)
             groups.append((action is not None and action is list_action, [word]))
@@ -335,8 +337,8 @@ def _refuse_unknown(word: str, parser: Parser) -> NoReturn:
 def _similar_flag(name: str, parser: Parser) -> str | None:
     """Return the option most similar to `name`, or None. The dashes, which all options have, are not compared."""
     flags = {flag.lstrip("-"): flag for flag in flags_of(parser)}
-    quoted = re.search("'(.+)'", did_you_mean(name.lstrip("-"), flags))
-    return flags[quoted[1]] if quoted else None
+    quoted_flag = re.search("'(.+)'", did_you_mean(name.lstrip("-"), flags))
+    return flags[quoted_flag[1]] if quoted_flag else None
 
 
 def _refuse_files_like_options(words: Sequence[str], parser: Parser) -> None:

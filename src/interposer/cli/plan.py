@@ -103,7 +103,7 @@ def _cost_text(plan: Plan) -> str:
 
 
 def _entries_text(plan: Plan) -> str:
-    rest = f"on the first of {', '.join(plan.backends)} that supports them"
+    rest_text = f"on the first of {', '.join(plan.backends)} that supports them"
     if not plan.layers:
-        return f"no entries for layers: all run {rest}"
-    return f"{counted(len(plan.layers), 'entry', 'entries')} for layers; the others run {rest}"
+        return f"no entries for layers: all run {rest_text}"
+    return f"{counted(len(plan.layers), 'entry', 'entries')} for layers; the others run {rest_text}"

@@ -67,8 +67,8 @@ def _compare(args: argparse.Namespace) -> None:
         )
         return
     rows = [_compared(change) for change in changes]
-    right = "before us", "after us", "difference us", "ratio"
-    show(Table(("layer", "operator", "backend", *right), rows, right))
+    right_aligned = "before us", "after us", "difference us", "ratio"
+    show(Table(("layer", "operator", "backend", *right_aligned), rows, right_aligned))
     if counters:
         numeric = "before", "after", "difference"
         show(Table(("counter", *numeric, "units"), [_compared_counter(change) for change in counters], numeric))

@@ -63,24 +63,24 @@ class Progress:
             steps = f" ({self._finished:,} of {self._total:,}{self._note})" if self._total > 1 else ""
             return printable(f"{self._activity}{steps}, {self._time(self._clock() - self._began)}")
 
-    def _time(self, passed: float) -> str:
+    def _time(self, seconds_passed: float) -> str:
         if self._seconds is not None:
-            remaining = self._seconds - passed
-        elif self._total > 1 and self._finished and passed >= _FIRST:
-            remaining = passed / self._finished * (self._total - self._finished)
+            seconds_left = self._seconds - seconds_passed
+        elif self._total > 1 and self._finished and seconds_passed >= _FIRST:
+            seconds_left = seconds_passed / self._finished * (self._total - self._finished)
         else:
-            return f"{duration(passed)} so far"
-        return f"about {duration(remaining)} left" if remaining >= 1 else "nearly done"
+            return f"{duration(seconds_passed)} so far"
+        return f"about {duration(seconds_left)} left" if seconds_left >= 1 else "nearly done"
 
 
 def duration(seconds: float) -> str:
     """Return a time in words, such as "8 s", "3 min 20 s" or "2 h 5 min"."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    whole_seconds = max(0, round(seconds))
+    if whole_seconds < 60:
+        return f"{whole_seconds} s"
+    if whole_seconds < 3600:
+        return f"{whole_seconds // 60} min {whole_seconds % 60} s"
+    return f"{whole_seconds // 3600} h {whole_seconds % 3600 // 60} min"
 
 
 @contextmanager
@@ -90,13 +90,13 @@ def progress_line() -> Iterator[Progress]:
     if not _is_shown():
         yield progress
         return
-    ended = threading.Event()
-    painter = threading.Thread(target=_paint, args=(progress, ended), name="interposer progress", daemon=True)
+    has_ended = threading.Event()
+    painter = threading.Thread(target=_paint, args=(progress, has_ended), name="interposer progress", daemon=True)
     painter.start()
     try:
         yield progress
     finally:
-        ended.set()
+        has_ended.set()
         painter.join()
         sys.stderr.write(_CLEAR)
         sys.stderr.flush()
@@ -106,12 +106,12 @@ def _is_shown() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
-def _paint(progress: Progress, ended: threading.Event) -> None:
-    if ended.wait(_FIRST):
+def _paint(progress: Progress, has_ended: threading.Event) -> None:
+    if has_ended.wait(_FIRST):
         return
     while True:
         columns = shutil.get_terminal_size().columns - 1
         sys.stderr.write(f"{_CLEAR}{progress.line()[:columns]}")
         sys.stderr.flush()
-        if ended.wait(_TICK):
+        if has_ended.wait(_TICK):
             return

@@ -34,14 +34,14 @@ def execute(args: argparse.Namespace) -> None:
     name, writer = _checked(args)
     network = read_network(args.network, **reading_of(args))
     with running(args) as setup, progress_line() as progress:
-        quantized = _quantized(args, network, name, setup, progress)
-    writer.write_quantized(quantized, args.output)
+        quantized_network = _quantized(args, network, name, setup, progress)
+    writer.write_quantized(quantized_network, args.output)
     if args.report is not None:
-        _write_report(quantized.report, Path(args.report))
+        _write_report(quantized_network.report, Path(args.report))
     if args.json:
-        write_json(quantized.report.to_dict() | {"written": args.output})
+        write_json(quantized_network.report.to_dict() | {"written": args.output})
     else:
-        _print(args, quantized.report)
+        _print(args, quantized_network.report)
 
 
 def _quantized(

@@ -181,8 +181,8 @@ def _names_to_compute(args: argparse.Namespace, model: Model) -> list[str]:
         raise InvalidArgumentError(f"{args.network}: the network has no outputs, so it computes nothing")
     if not args.outputs:
         return list(model.outputs)
-    computable = model.outputs if model.needed_values else model.values
-    return names_of("--outputs", args.outputs, computable) or []
+    computable_values = model.outputs if model.needed_values else model.values
+    return names_of("--outputs", args.outputs, computable_values) or []
 
 
 def _check_output(name: str | None, output_names: list[str]) -> None:
@@ -361,10 +361,12 @@ def _shown(args: argparse.Namespace, outputs: dict[str, Any]) -> dict[str, Array
 
 def _info(model: Model, name: str, array: Array) -> TensorInfo:
     """Return the info of output `name`: type and actual shape of its array, and the quantization in the model."""
-    declared = model.outputs.get(name) or model.values.get(name)
-    if declared is None or (declared.is_quantized and array.dtype.kind == "f"):  # dequantized, or no value of the model
+    declared_info = model.outputs.get(name) or model.values.get(name)
+    if declared_info is None or (
+        declared_info.is_quantized and array.dtype.kind == "f"
+    ):  # dequantized, or no value of the model
         return TensorInfo.of(array)
-    return declared.with_shape(array.shape)
+    return declared_info.with_shape(array.shape)
 
 
 def _top(args: argparse.Namespace, model: Model, arrays: dict[str, Array], labels: Labels | None) -> list[Ranked]:
@@ -402,11 +404,11 @@ def _time(result: _Result) -> str:
     return text if concurrency == 1 else f"{text}, {concurrency} at a time, {result.per_second:.4g} runs per second"
 
 
-def _classes(ranked: list[Ranked]) -> Table:
-    numbers = (_figures([entry.score for entry in ranked]), _figures([entry.value for entry in ranked]))
+def _classes(ranked_classes: list[Ranked]) -> Table:
+    numbers = (_figures([entry.score for entry in ranked_classes]), _figures([entry.value for entry in ranked_classes]))
     rows = [
         (str(entry.index), score, value, entry.label or "")
-        for entry, score, value in zip(ranked, *numbers, strict=True)
+        for entry, score, value in zip(ranked_classes, *numbers, strict=True)
     ]
     return without_empty_columns(Table(("class", "score", "value", "label"), rows, ("class", "score", "value")))
 

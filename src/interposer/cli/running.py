@@ -70,8 +70,8 @@ class Running:
         self, options: OptimizerOptions | None = None, backends: Iterable[str] | None = None
     ) -> OptimizerOptions | None:
         """Return options of the optimizer with those of these backends, None for all; None if there are neither."""
-        used = used_options(self.model_options, backends)
-        return replace(options or OptimizerOptions(), model_options=used) if used else options
+        options_in_use = used_options(self.model_options, backends)
+        return replace(options or OptimizerOptions(), model_options=options_in_use) if options_in_use else options
 
 
 @contextmanager
@@ -131,7 +131,7 @@ def runtime_with_threads(count: int | None, options: CreationOptions | None = No
 @contextmanager
 def _environment(name: str, value: str | None) -> Iterator[None]:
     """Set a variable of the environment within this context, also for child processes; None changes nothing."""
-    previous = os.environ.get(name)
+    previous_value = os.environ.get(name)
     if value is not None:
         os.environ[name] = value
     try:
@@ -139,8 +139,8 @@ def _environment(name: str, value: str | None) -> Iterator[None]:
     finally:
         if value is not None:
             os.environ.pop(name, None)
-            if previous is not None:
-                os.environ[name] = previous
+            if previous_value is not None:
+                os.environ[name] = previous_value
 
 
 # --- folders of backends ----------------------------------------------------------------------------------------------
@@ -289,13 +289,14 @@ def _check_used(options: Iterable[str], args: argparse.Namespace, runtime: Runti
         return
     lists = [args.backends, *(ids for name in _LISTS_OF_LISTS for ids in getattr(args, name, []))]
     default = runtime.registry.available() if measures_all else runtime.registry.by_default()
-    used = {backend for ids in lists for backend in (default if ids is None else ids)}
-    if AUTO in used:
+    used_backends = {backend for ids in lists for backend in (default if ids is None else ids)}
+    if AUTO in used_backends:
         return
     for backend in options:
-        if backend not in used:
+        if backend not in used_backends:
             raise InvalidArgumentError(
-                f"--option: backend {backend!r} is not used; name it with --backends (used: {', '.join(sorted(used))})"
+                f"--option: backend {backend!r} is not used; name it with --backends "
+                f"(used: {', '.join(sorted(used_backends))})"
             )
 
 
@@ -306,13 +307,17 @@ def options_of(texts: Sequence[str], backends: Sequence[Any]) -> dict[str, dict[
         InvalidArgumentError: an option is of another backend, is unknown, or has an invalid value.
     """
     texts_of = _split_options(texts)
-    known = {str(backend.id): backend for backend in backends}
-    other = next((name for name in texts_of if name not in known), None)
-    if other is not None:
-        expected = f"backend is {[*known][0]!r}" if len(known) == 1 else f"backends are {', '.join(map(repr, known))}"
-        raise InvalidArgumentError(f"--option: the {expected}, not {other!r}")
+    known_backends = {str(backend.id): backend for backend in backends}
+    unknown_id = next((name for name in texts_of if name not in known_backends), None)
+    if unknown_id is not None:
+        expected = (
+            f"backend is {[*known_backends][0]!r}"
+            if len(known_backends) == 1
+            else f"backends are {', '.join(map(repr, known_backends))}"
+        )
+        raise InvalidArgumentError(f"--option: the {expected}, not {unknown_id!r}")
     return {
-        id: {name: option_value(known[id], name, text, "--option") for name, text in texts.items()}
+        id: {name: option_value(known_backends[id], name, text, "--option") for name, text in texts.items()}
         for id, texts in texts_of.items()
     }
 
@@ -331,9 +336,9 @@ def _profiling_of(args: argparse.Namespace) -> tuple[ExternalProfilingOptions | 
 
     suffix = Path(target).suffix.lower()
     if suffix not in (*SUFFIXES, CAPTURE):
-        known = ", ".join([*SUFFIXES, CAPTURE])
+        known_suffixes = ", ".join([*SUFFIXES, CAPTURE])
         raise InvalidArgumentError(
-            f"--profile-to takes a file with the suffix {known}, or the socket of a collector, not {target!r}"
+            f"--profile-to takes a file with the suffix {known_suffixes}, or the socket of a collector, not {target!r}"
         )
     check_writable("--profile-to", Path(target), sources_of(args))
     _check_apart(target, args)

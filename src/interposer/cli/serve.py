@@ -111,9 +111,9 @@ def _check(args: argparse.Namespace) -> None:
     from interposer.serving.remote import is_url  # noqa: PLC0415 - only to serve
 
     files = [path for path in args.model if not os.path.isdir(path) and not is_url(path)]
-    missing = next((path for path in files if not os.path.exists(path)), None)
-    if missing is not None:
-        raise InvalidArgumentError(f"{missing}: there is no such file or folder")
+    missing_path = next((path for path in files if not os.path.exists(path)), None)
+    if missing_path is not None:
+        raise InvalidArgumentError(f"{missing_path}: there is no such file or folder")
     if args.name is not None and len(args.model) > 1:
         raise InvalidArgumentError("--name is for one model; several have the names of their files")
     if args.name is not None and ("/" in args.name or not args.name):
@@ -157,10 +157,10 @@ def _grpc_port(args: argparse.Namespace) -> int | None:
 def _check_ports(args: argparse.Namespace) -> None:
     """Raise `InvalidArgumentError` if two services have the same port, which the system allows for several workers."""
     ports = [port for port in (args.port, _grpc_port(args), args.metrics_port, args.health_port) if port]
-    repeated = next((port for port in ports if ports.count(port) > 1), None)
-    if repeated is not None:
+    repeated_port = next((port for port in ports if ports.count(port) > 1), None)
+    if repeated_port is not None:
         raise InvalidArgumentError(
-            f"HTTP, gRPC, metrics and health need different ports; port {repeated} cannot be that of two"
+            f"HTTP, gRPC, metrics and health need different ports; port {repeated_port} cannot be that of two"
         )
 
 
@@ -212,11 +212,11 @@ def _hosts(args: argparse.Namespace) -> tuple[str, ...] | None:
     """Return the names that requests may have for this server; None for all."""
     from interposer.serving.doors import host_of, local_hosts  # noqa: PLC0415 - optional dependencies
 
-    allowed = tuple(map(host_of, args.allow_host))
-    if "*" in allowed:
+    allowed_hosts = tuple(map(host_of, args.allow_host))
+    if "*" in allowed_hosts:
         return None
     local = local_hosts(args.host)
-    return local if not allowed else (*(local or (args.host,)), *allowed)
+    return local if not allowed_hosts else (*(local or (args.host,)), *allowed_hosts)
 
 
 def _origins(args: argparse.Namespace) -> tuple[str, ...]:
@@ -329,7 +329,7 @@ def _same_name(name: str) -> str:
 
 
 def _count_equal(source: Any, sources: list[Any]) -> int:
-    return sum((other.name, other.version) == (source.name, source.version) for other in sources)
+    return sum((other_source.name, other_source.version) == (source.name, source.version) for other_source in sources)
 
 
 def _is_folder(path: str) -> bool:
@@ -353,8 +353,8 @@ def _log_json() -> None:
     logger = logging.getLogger("interposer")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json())
-    for previous in tuple(logger.handlers):
-        logger.removeHandler(previous)
+    for old_handler in tuple(logger.handlers):
+        logger.removeHandler(old_handler)
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False

@@ -63,23 +63,23 @@ def defaults_of(
     Raises:
         ConfigError: a settings file cannot be read, or has a key or a value that it cannot have.
     """
-    decided = _decided(parser, words)
+    decided_ids = _decided(parser, words)
     defaults: dict[int, Default] = {}
     for path, is_user_file, table in command_line_tables():
         for action, default in _defaults_in(table, str(path), command, parser, parsers, is_user_file):
-            if id(action) not in decided:
+            if id(action) not in decided_ids:
                 defaults.setdefault(id(action), default)
     return list(defaults.values())
 
 
 def _decided(parser: Parser, words: Sequence[str]) -> set[int]:
     """Return the `id` of the arguments that the words give, and of those that exclude these."""
-    decided = {id(action) for action in _given(parser, words)}
+    decided_ids = {id(action) for action in _given(parser, words)}
     for group in parser._mutually_exclusive_groups:
         members = {id(action) for action in group._group_actions}
-        if not members.isdisjoint(decided):
-            decided |= members
-    return decided
+        if not members.isdisjoint(decided_ids):
+            decided_ids |= members
+    return decided_ids
 
 
 def _given(parser: Parser, words: Sequence[str]) -> Iterator[argparse.Action]:
@@ -150,9 +150,9 @@ def _check_other(key: str, source: str, parsers: Callable[[], Mapping[str, Parse
         raise ConfigError(f"{source} is the name of a command; expected a table [{COMMAND_LINE}.{key}]", source=source)
     if any(_has_option(parser, key) for parser in commands.values()):
         return
-    known = [*commands, *dict.fromkeys(name for parser in commands.values() for name in _names(parser))]
+    known_names = [*commands, *dict.fromkeys(name for parser in commands.values() for name in _names(parser))]
     raise ConfigError(
-        f"{source}: there is no such command, and no command has this option{did_you_mean(_flag(key), known)}",
+        f"{source}: there is no such command, and no command has this option{did_you_mean(_flag(key), known_names)}",
         source=source,
     )
 

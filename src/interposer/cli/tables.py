@@ -33,9 +33,9 @@ class Table:
 
 def without_empty_columns(table: Table) -> Table:
     """Return the table without those columns that have no text in any row."""
-    nonempty = [column for column, cells in enumerate(zip(*table.rows, strict=True)) if any(cells)]
-    rows = [[row[column] for column in nonempty] for row in table.rows]
-    return Table([table.titles[column] for column in nonempty], rows, table.right)
+    nonempty_columns = [column for column, cells in enumerate(zip(*table.rows, strict=True)) if any(cells)]
+    rows = [[row[column] for column in nonempty_columns] for row in table.rows]
+    return Table([table.titles[column] for column in nonempty_columns], rows, table.right)
 
 
 def show(table: Table) -> None:
@@ -103,10 +103,12 @@ def _least_widths(table: Table) -> list[int]:
 def _widths(table: Table, columns: int) -> list[int]:
     """Return the width of each column, so that the table fits: the widest are made narrower until it does."""
     widths = [max(map(len, column)) for column in _columns(table)]
-    least = _least_widths(table)
-    while _total(widths) > columns and widths != least:
-        widest = max(range(len(widths)), key=lambda column: (widths[column] > least[column], widths[column]))
-        widths[widest] -= 1
+    least_widths = _least_widths(table)
+    while _total(widths) > columns and widths != least_widths:
+        widest_column = max(
+            range(len(widths)), key=lambda column: (widths[column] > least_widths[column], widths[column])
+        )
+        widths[widest_column] -= 1
     return widths
 
 

@@ -34,9 +34,9 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any], alignment: int) 
     The address is a multiple of `alignment` bytes, which is a power of two.
     """
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    raw = np.empty(size + alignment, np.uint8)
-    padding_bytes = -address_of(raw) % alignment
-    return raw[padding_bytes : padding_bytes + size].view(dtype).reshape(shape)
+    buffer = np.empty(size + alignment, np.uint8)
+    padding_bytes = -address_of(buffer) % alignment
+    return buffer[padding_bytes : padding_bytes + size].view(dtype).reshape(shape)
 
 
 def suitable(array: Array, alignment: int) -> Array:

@@ -72,9 +72,9 @@ def cache_folder(folder: str = "") -> Path | None:
     Args:
         folder: the path to use instead of the default; empty for the default.
     """
-    configured = folder if folder.strip() else os.environ.get(CACHE_DIR)
-    if configured is not None:
-        return Path(os.path.expanduser(configured)).absolute() if configured.strip() else None
+    configured_folder = folder if folder.strip() else os.environ.get(CACHE_DIR)
+    if configured_folder is not None:
+        return Path(os.path.expanduser(configured_folder)).absolute() if configured_folder.strip() else None
     for base_folder in (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache")):
         if os.path.isabs(base_folder):
             return Path(base_folder, "interposer")
@@ -338,10 +338,10 @@ _listings: dict[Path, _Listing] = {}
 
 def _listing(folder: Path) -> _Listing:
     """List a folder, or return the last listing if the folder's modification time has not changed since."""
-    modified = os.stat(folder).st_mtime_ns
+    modified_ns = os.stat(folder).st_mtime_ns
     listing = _listings.get(folder)
-    if listing is None or listing.time != modified:
-        listing = _listings[folder] = _Listing(modified, {_ending(name) for name in os.listdir(folder)})
+    if listing is None or listing.time != modified_ns:
+        listing = _listings[folder] = _Listing(modified_ns, {_ending(name) for name in os.listdir(folder)})
     return listing
 
 

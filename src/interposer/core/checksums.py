@@ -66,10 +66,10 @@ def _sums(view: memoryview, rows: int) -> bytes:
 
 def checksum(content: bytes | memoryview | Iterable[bytes | memoryview]) -> str:
     """Return the `Checksum` of bytes, or of chunks, as text; computing it takes about as long as reading the bytes."""
-    running = Checksum()
+    running_checksum = Checksum()
     for chunk in (content,) if isinstance(content, bytes | memoryview) else content:
-        running.update(chunk)
-    return running.hexdigest()
+        running_checksum.update(chunk)
+    return running_checksum.hexdigest()
 
 
 def chunks_of_file(descriptor: int, offset: int, size: int) -> Iterator[memoryview]:
@@ -81,21 +81,21 @@ def chunks_of_file(descriptor: int, offset: int, size: int) -> Iterator[memoryvi
     buffer = np.empty(min(size, BLOCK), np.uint8).data
     for start in range(offset, offset + size, BLOCK):
         chunk = buffer[: min(BLOCK, offset + size - start)]
-        read = _fill(descriptor, chunk, start)
-        yield chunk[:read]
-        if read < len(chunk):
+        num_read = _fill(descriptor, chunk, start)
+        yield chunk[:num_read]
+        if num_read < len(chunk):
             return
 
 
 def _fill(descriptor: int, memory: memoryview, offset: int) -> int:
     """Read bytes into memory until it is full or the file ends; return their number."""
-    filled = 0
-    while filled < len(memory):
-        num_read = os.preadv(descriptor, [memory[filled:]], offset + filled)
+    num_filled = 0
+    while num_filled < len(memory):
+        num_read = os.preadv(descriptor, [memory[num_filled:]], offset + num_filled)
         if not num_read:
             break
-        filled += num_read
-    return filled
+        num_filled += num_read
+    return num_filled
 
 
 def file_checksum(path: str | os.PathLike[str]) -> str:

@@ -145,8 +145,8 @@ class Child:
         while b"\n" not in self._received:
             if self._reports not in self._open or len(self._received) > _LONGEST_MESSAGE:
                 return None
-            ended = self._has_ended()
-            if not self._read_available(deadline) and ended:
+            has_ended = self._has_ended()
+            if not self._read_available(deadline) and has_ended:
                 return None  # a process that the child started may still have the pipe open
         line, _, self._received = self._received.partition(b"\n")
         message = json.loads(line)
@@ -250,12 +250,14 @@ class ForkedChild(Child):
         self._listen(open(empty_output, "rb", buffering=0))  # noqa: SIM115 - closed by __exit__
 
 
-def _run_forked(main: Callable[[Report], None], report: int, unused: Sequence[int], parent: int) -> NoReturn:
+def _run_forked(
+    main: Callable[[Report], None], report: int, unused_descriptors: Sequence[int], parent: int
+) -> NoReturn:
     status = 1
     try:
         os.setsid()
         _die_with_parent(parent)
-        for descriptor in unused:
+        for descriptor in unused_descriptors:
             os.close(descriptor)
         main(Report(report))
         status = 0

@@ -100,8 +100,8 @@ class _Number(Codec):
             value = value.item()
         elif self.kind is int and type(value) is not int and hasattr(type(value), "__index__"):
             return as_int(value, self.title)
-        allowed = (int, float) if self.kind is float else self.kind
-        if not isinstance(value, allowed) or (isinstance(value, bool) and self.kind is not bool):
+        allowed_types = (int, float) if self.kind is float else self.kind
+        if not isinstance(value, allowed_types) or (isinstance(value, bool) and self.kind is not bool):
             raise TypeError(value)
         return self.kind(value)
 

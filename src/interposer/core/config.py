@@ -249,10 +249,10 @@ def unknown_variables() -> dict[str, str]:
     Variables that resemble no setting are omitted, since they may belong to another program.
     """
     known_variables = {CACHE_DIR, *(setting.variable for setting in _SETTINGS)}
-    unknown = [name for name in os.environ if name.startswith(_PREFIX) and name not in known_variables]
+    unknown_names = [name for name in os.environ if name.startswith(_PREFIX) and name not in known_variables]
     hints = {
         name: did_you_mean(name.removeprefix(_PREFIX), (variable.removeprefix(_PREFIX) for variable in known_variables))
-        for name in unknown
+        for name in unknown_names
     }
     return {name: hint.replace("mean '", f"mean '{_PREFIX}") for name, hint in hints.items() if hint}
 
@@ -274,8 +274,8 @@ def thread_budget(number: int | None = None) -> int:
     Raises:
         ConfigError: the setting is not valid, or a settings file cannot be read.
     """
-    configured = settings()["num_threads"].read(number)
-    return int(configured) if configured else min(_processors(), _quota())
+    configured_threads = settings()["num_threads"].read(number)
+    return int(configured_threads) if configured_threads else min(_processors(), _quota())
 
 
 def _processors() -> int:
@@ -322,8 +322,8 @@ def config_files() -> tuple[Path, ...]:
 
 @lru_cache(maxsize=4)
 def _config_files(home: str, of_machine: str) -> tuple[Path, ...]:
-    trusted = [path for path in (home, *of_machine.split(":")) if os.path.isabs(path)]
-    return (Path(FILE_NAME), *(Path(path, "interposer", FILE_NAME) for path in dict.fromkeys(trusted)))
+    trusted_folders = [path for path in (home, *of_machine.split(":")) if os.path.isabs(path)]
+    return (Path(FILE_NAME), *(Path(path, "interposer", FILE_NAME) for path in dict.fromkeys(trusted_folders)))
 
 
 def _files() -> Iterator[tuple[Path, Mapping[str, Any]]]:

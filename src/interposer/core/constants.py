@@ -121,17 +121,17 @@ def _copied(fd: int) -> int:
     Raises:
         OSError: there is no room, or the file was written to while it was copied.
     """
-    before = _state(fd)
+    state_before = _state(fd)
     import tempfile  # noqa: PLC0415 - few constants are moved to a file, and it imports readers of archives
 
     with tempfile.TemporaryFile(prefix="interposer-") as file:
         offset = 0
-        while offset < before[2]:
-            count = os.sendfile(file.fileno(), fd, offset, min(_PIECE, before[2] - offset))
+        while offset < state_before[2]:
+            count = os.sendfile(file.fileno(), fd, offset, min(_PIECE, state_before[2] - offset))
             if not count:
                 break
             offset += count
-        if offset < before[2] or _state(fd) != before:
+        if offset < state_before[2] or _state(fd) != state_before:
             raise OSError(errno.EBUSY, "another program writes to the file")
         return os.dup(file.fileno())
 
@@ -191,9 +191,11 @@ def changed_file(arrays: Iterable[Array]) -> str | None:
 
 def check_unchanged(arrays: Iterable[Array]) -> None:
     """Raise `LoadError` if a mapped file under the arrays was written to since it was mapped."""
-    changed = changed_file(arrays)
-    if changed is not None:
-        raise LoadError(f"the file {changed!r} was written to after its constants were mapped; read the model again")
+    changed_path = changed_file(arrays)
+    if changed_path is not None:
+        raise LoadError(
+            f"the file {changed_path!r} was written to after its constants were mapped; read the model again"
+        )
 
 
 def aligned(array: Array, alignment: int = 1) -> Array:
@@ -293,15 +295,15 @@ def _owner(array: Array) -> Array:
     return array
 
 
-def _view_of(shared: _SharedBytes, size: int) -> Array | None:
+def _view_of(shared_bytes: _SharedBytes, size: int) -> Array | None:
     """Return a read-only view of `size` known bytes, as uint8.
 
     None if the array that owns them is gone or resized, or if the file that they are mapped from was written to.
     """
-    owner = shared.owner()
+    owner = shared_bytes.owner()
     if owner is None or not owner.flags.c_contiguous:
         return None
-    start_offset = shared.address - address_of(owner)
+    start_offset = shared_bytes.address - address_of(owner)
     view = owner.reshape(-1).view(np.uint8)[start_offset : start_offset + size]
     view.flags.writeable = False
     return view if changed_file([view]) is None else None
@@ -313,9 +315,9 @@ def _sweep() -> None:
     if len(_shared_bytes) < _sweep_threshold:
         return
     for key, entries in list(_shared_bytes.items()):
-        alive = [entry for entry in entries if entry.owner() is not None]
-        if alive:
-            _shared_bytes[key] = alive
+        live_entries = [entry for entry in entries if entry.owner() is not None]
+        if live_entries:
+            _shared_bytes[key] = live_entries
         else:
             del _shared_bytes[key]
     _sweep_threshold = max(64, 2 * len(_shared_bytes))

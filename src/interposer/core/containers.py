@@ -20,10 +20,10 @@ ToTensor = Callable[[str, TensorInfo, Any], Array]
 def collected(elements: Iterable[Array]) -> Array:
     """Return the arrays as the stored form of a sequence or optional: an object array of rank 1."""
     arrays = list(elements)
-    stored = np.empty(len(arrays), object)
+    object_array = np.empty(len(arrays), object)
     for index, element in enumerate(arrays):
-        stored[index] = element
-    return stored
+        object_array[index] = element
+    return object_array
 
 
 def as_stored(title: str, info: TensorInfo, value: Any, to_tensor: ToTensor) -> Array:

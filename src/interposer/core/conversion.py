@@ -47,10 +47,10 @@ def converted(array: Array, target: DataType, *, numbers: Any = None) -> Array:
         raise ValueError(f"is {array.dtype}; expected {target}; convert it explicitly")
     elif target.is_integer:
         _check_range(array, target)
-    rounded = _rounded(array, target)
+    rounded_array = _rounded(array, target)
     if target.is_float and array.dtype.kind not in "b":
-        _check_retained(array, rounded, target)
-    return rounded
+        _check_retained(array, rounded_array, target)
+    return rounded_array
 
 
 def _rounded(array: Array, target: DataType) -> Array:
@@ -60,10 +60,10 @@ def _rounded(array: Array, target: DataType) -> Array:
     """
     with np.errstate(all="ignore"):
         try:
-            rounded: Array = array.astype(target.numpy)
+            rounded_array: Array = array.astype(target.numpy)
         except TypeError:
-            rounded = array.astype(np.float32).astype(target.numpy)
-    return rounded
+            rounded_array = array.astype(np.float32).astype(target.numpy)
+    return rounded_array
 
 
 def _rank(dtype: np.dtype[Any]) -> int:
@@ -97,8 +97,8 @@ def _exact(array: Array, numbers: Any) -> Array:
     """
     if array.dtype.kind != "f":
         return array
-    exact = np.array(numbers, object)
-    return exact if all(isinstance(number, int) for number in exact.flat) else array
+    exact_numbers = np.array(numbers, object)
+    return exact_numbers if all(isinstance(number, int) for number in exact_numbers.flat) else array
 
 
 def _check_whole(array: Array, target: DataType) -> None:
@@ -166,11 +166,11 @@ def _texts(array: Array) -> Array:
     not_texts = [index for index, text in enumerate(flat_objects) if not isinstance(text, str)]
     if not not_texts:
         return array if array.dtype.kind == "O" else array.astype(object)
-    decoded = np.empty(array.shape, object)
-    decoded.ravel()[:] = [
+    decoded_texts = np.empty(array.shape, object)
+    decoded_texts.ravel()[:] = [
         _decoded(text, np.unravel_index(index, array.shape)) for index, text in enumerate(flat_objects)
     ]
-    return decoded
+    return decoded_texts
 
 
 def _decoded(value: object, index: tuple[Any, ...]) -> str:

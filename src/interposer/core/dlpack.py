@@ -230,12 +230,12 @@ def _is_known_read_only(value: Any, array: Array) -> bool:
 
 def _read(capsule: Any) -> Array:
     """Return the array in a capsule and mark the capsule as used; the producer's memory is released with the array."""
-    name, managed = _structure_in(capsule)
-    tensor = managed.tensor
+    name, managed_tensor = _structure_in(capsule)
+    tensor = managed_tensor.tensor
     dtype = _TYPES.get((tensor.dtype.code, tensor.dtype.bits))
     if dtype is None or tensor.dtype.lanes != 1:
         raise TypeError(f"its type is not supported: DLPack code {tensor.dtype.code}, {tensor.dtype.bits} bits")
-    flags = managed.flags if isinstance(managed, _Versioned) else 0
+    flags = managed_tensor.flags if isinstance(managed_tensor, _Versioned) else 0
     if flags & _COPIED:
         raise BufferError("its library can only export a copy")
     shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
@@ -249,9 +249,9 @@ def _read(capsule: Any) -> Array:
     owner = np.frombuffer(memoryview(memory), np.uint8)
     ctypes.pythonapi.PyCapsule_SetName(ctypes.py_object(capsule), _USED_NAMES[name])
     if byte_count:
-        weakref.finalize(memory, _delete, managed)
+        weakref.finalize(memory, _delete, managed_tensor)
     else:
-        _delete(managed)
+        _delete(managed_tensor)
     array: Array = np.ndarray(shape, dtype.numpy, owner.data, 0, strides)
     array.flags.writeable = not flags & _READ_ONLY
     return array
@@ -268,10 +268,10 @@ def _structure_in(capsule: Any) -> tuple[bytes, Any]:
     api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
     for name, structure in _CAPSULES.items():
         if api.PyCapsule_IsValid(capsule, name):
-            managed = structure.from_address(api.PyCapsule_GetPointer(capsule, name))
-            if isinstance(managed, _Versioned) and managed.major != 1:
-                raise TypeError(f"it uses major version {managed.major} of DLPack; expected 1")
-            return name, managed
+            managed_tensor = structure.from_address(api.PyCapsule_GetPointer(capsule, name))
+            if isinstance(managed_tensor, _Versioned) and managed_tensor.major != 1:
+                raise TypeError(f"it uses major version {managed_tensor.major} of DLPack; expected 1")
+            return name, managed_tensor
     raise TypeError("its capsule holds no tensor, or has been used already")
 
 
@@ -289,6 +289,6 @@ def _byte_span(shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize
     return sum((dim - 1) * stride for dim, stride in zip(shape, strides, strict=True)) + itemsize
 
 
-def _delete(managed: Any) -> None:
-    if managed.deleter:
-        managed.deleter(ctypes.addressof(managed))
+def _delete(managed_tensor: Any) -> None:
+    if managed_tensor.deleter:
+        managed_tensor.deleter(ctypes.addressof(managed_tensor))

@@ -40,10 +40,10 @@ class EntryPoint(NamedTuple):
 
     def load(self) -> Any:
         """Import the module, and return the object; raises what the import raises, and AttributeError."""
-        loaded: Any = import_module(self.module)
+        loaded_object: Any = import_module(self.module)
         for attribute in filter(None, self.value.partition("[")[0].partition(":")[2].strip().split(".")):
-            loaded = getattr(loaded, attribute)
-        return loaded
+            loaded_object = getattr(loaded_object, attribute)
+        return loaded_object
 
 
 def entry_points(group: str) -> list[tuple[str, EntryPoint]]:

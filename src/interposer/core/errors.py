@@ -192,9 +192,11 @@ def culprit(error: BaseException) -> str:
     If an outer cause names one of its devices, such as "Npu:1", that is returned.
     """
     backends = [str(getattr(cause, "backend", "")) for cause in _causes(error)]
-    innermost = next((backend for backend in reversed(backends) if backend not in ("", "None")), "")
-    devices = (backend for backend in reversed(backends) if innermost and backend.startswith(f"{innermost}:"))
-    return next(devices, innermost)
+    innermost_backend = next((backend for backend in reversed(backends) if backend not in ("", "None")), "")
+    devices = (
+        backend for backend in reversed(backends) if innermost_backend and backend.startswith(f"{innermost_backend}:")
+    )
+    return next(devices, innermost_backend)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -483,19 +485,19 @@ _FORMATS_OF_ENGINES: Final = {
 }  # fmt: skip
 
 
-def _backend_hint(backend: str, known: Collection[str]) -> str:
+def _backend_hint(backend: str, known_ids: Collection[str]) -> str:
     """Return a hint for an unknown id of a backend, which begins with a semicolon; empty if there is none."""
     devices = _DEVICES.get(backend.lower(), {})
-    engines = [f"{name} with the option {option}" for name, option in devices.items() if name in known]
+    engines = [f"{name} with the option {option}" for name, option in devices.items() if name in known_ids]
     if engines:
         return (
             f"; it is a device, which engines reach by an option: {', '.join(engines)}; "
             "no backend of this name is installed"
         )
     engine = _FORMATS_OF_ENGINES.get(backend.lower())
-    if engine in known:
+    if engine in known_ids:
         return f"; it is a format of files, which every backend runs; did you mean {engine!r}?"
-    return did_you_mean(backend, known)
+    return did_you_mean(backend, known_ids)
 
 
 class BackendUnavailableError(BackendError):
@@ -503,8 +505,8 @@ class BackendUnavailableError(BackendError):
 
     def __init__(self, backend: str, reason: str) -> None:
         self.reason = reason
-        who = f"backend {backend!r} is not" if backend else "no backend is"
-        super().__init__(f"{who} available: {reason}", backend=backend)
+        subject = f"backend {backend!r} is not" if backend else "no backend is"
+        super().__init__(f"{subject} available: {reason}", backend=backend)
 
 
 class DuplicateBackendError(BackendError):
@@ -679,9 +681,9 @@ def error_text(error: BaseException) -> str:
 def _name_publicly() -> None:
     """Set the module of the exceptions to the public `interposer.errors`, so that tracebacks show that name."""
     for name in __all__:
-        exported = globals()[name]
-        if isinstance(exported, type):
-            exported.__module__ = "interposer.errors"
+        exported_object = globals()[name]
+        if isinstance(exported_object, type):
+            exported_object.__module__ = "interposer.errors"
 
 
 _name_publicly()

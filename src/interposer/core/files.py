@@ -138,8 +138,8 @@ def download_hint(path: str) -> str | None:
     if scheme == "file":
         return f"this is an address; give the path of the file: /{place}"
     command = _COMMANDS.get(scheme, "").format(address=f"{scheme}://{place}", place=_repository_and_file(place))
-    how = f", for example with: {command}" if command else ""
-    return f"this is an address, and files are not downloaded; download the file{how}, and give its path"
+    command_text = f", for example with: {command}" if command else ""
+    return f"this is an address, and files are not downloaded; download the file{command_text}, and give its path"
 
 
 def _repository_and_file(place: str) -> str:
@@ -193,18 +193,18 @@ def _is_special(path: str | os.PathLike[str]) -> bool:
 @contextmanager
 def _temporary(target: str, durable: bool, permissions: int) -> Iterator[BinaryIO]:
     _check_target(target)
-    temporary = _name_beside(target)
-    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, permissions)
+    temporary_path = _name_beside(target)
+    descriptor = os.open(temporary_path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, permissions)
     try:
         with open(descriptor, "w+b") as file:
             _keep_permissions(descriptor, target)
             yield file
             if durable:
                 synchronize(file)
-        os.replace(temporary, target)
+        os.replace(temporary_path, target)
     except BaseException:
         with suppress(OSError):
-            os.unlink(temporary)
+            os.unlink(temporary_path)
         raise
 
 

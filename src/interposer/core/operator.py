@@ -31,16 +31,16 @@ class _Signature:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         return inspect.Signature(
             [
-                inspect.Parameter(name, kind, default=_signature_default(declared))
-                for name, declared in owner.attributes.items()
+                inspect.Parameter(name, kind, default=_signature_default(declared_attribute))
+                for name, declared_attribute in owner.attributes.items()
             ]
         )
 
 
-def _signature_default(declared: Attribute) -> Any:
-    if declared.by:
+def _signature_default(declared_attribute: Attribute) -> Any:
+    if declared_attribute.by:
         return None
-    return inspect.Parameter.empty if declared.required else declared.default
+    return inspect.Parameter.empty if declared_attribute.required else declared_attribute.default
 
 
 class Op:
@@ -93,9 +93,11 @@ class Op:
         for name, codec in self.codecs().items():
             if name in values and name not in arguments:
                 continue
-            declared, argument = self.attributes[name], arguments.get(name, MISSING)
-            is_absent = argument is MISSING or (argument is None and declared.by)
-            values[name] = self._coerced(name, declared.default_with(values) if is_absent else argument, codec)
+            declared_attribute, argument = self.attributes[name], arguments.get(name, MISSING)
+            is_absent = argument is MISSING or (argument is None and declared_attribute.by)
+            values[name] = self._coerced(
+                name, declared_attribute.default_with(values) if is_absent else argument, codec
+            )
         return values
 
     def _coerced(self, name: str, value: Any, codec: Codec) -> Any:
@@ -148,11 +150,11 @@ class Op:
         if fixed_defaults is None:
             defaults = {}
             for name, codec in cls.codecs().items():
-                declared = cls.attributes[name]
-                values = [codec.coerce(value) for value in declared.all_defaults()]
-                for error in [error for value in values for error in declared.problems(value)]:
+                declared_attribute = cls.attributes[name]
+                values = [codec.coerce(value) for value in declared_attribute.all_defaults()]
+                for error in [error for value in values for error in declared_attribute.problems(value)]:
                     raise InvalidArgumentError(f"{cls.__name__}: {error}")
-                if values and not declared.by:
+                if values and not declared_attribute.by:
                     [defaults[name]] = values
             cls._defaults = fixed_defaults = defaults
         return fixed_defaults
@@ -175,9 +177,15 @@ class Op:
         return {name: value for name, value in values.items() if not self._is_default(name, values)}
 
     def _is_default(self, name: str, values: Mapping[str, Any]) -> bool:
-        declared, codec = self.attributes[name], self.codecs()[name]
-        defaults = {declared.default, declared.default_with(values)} if declared.by else (declared.default,)
-        return not declared.required and all(codec.equal(values[name], codec.coerce(value)) for value in defaults)
+        declared_attribute, codec = self.attributes[name], self.codecs()[name]
+        defaults = (
+            {declared_attribute.default, declared_attribute.default_with(values)}
+            if declared_attribute.by
+            else (declared_attribute.default,)
+        )
+        return not declared_attribute.required and all(
+            codec.equal(values[name], codec.coerce(value)) for value in defaults
+        )
 
     def replace(self, **changes: Any) -> typing.Self:
         """Return a copy with some attributes changed."""
@@ -202,8 +210,12 @@ class Op:
 
     def result_name(self, index: int) -> str:
         """Return the declared name of the output at `index`; outputs of a variadic result are numbered."""
-        declared = self.results[min(index, len(self.results) - 1)]
-        return f"{declared.name}_{index - len(self.results) + 1}" if declared.variadic else declared.name
+        declared_result = self.results[min(index, len(self.results) - 1)]
+        return (
+            f"{declared_result.name}_{index - len(self.results) + 1}"
+            if declared_result.variadic
+            else declared_result.name
+        )
 
     def check(self, *operands: Any) -> Iterator[str]:
         """Yield error messages for the operands; called only if their ranks and types are valid."""
@@ -215,10 +227,14 @@ class Op:
         None stands for a result that cannot be inferred; its info must be passed when the layer is added.
         """
         by_name = self._by_name(operands)
-        return tuple(_like(declared, by_name) for declared in self.results for _ in range(self._output_count(declared)))
+        return tuple(
+            _like(declared_result, by_name)
+            for declared_result in self.results
+            for _ in range(self._output_count(declared_result))
+        )
 
-    def _output_count(self, declared: Result) -> int:
-        return self.num_results() - len(self.results) + 1 if declared.variadic else 1
+    def _output_count(self, declared_result: Result) -> int:
+        return self.num_results() - len(self.results) + 1 if declared_result.variadic else 1
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         """Return an estimate of the arithmetic operations of one run: by default, one per input and output element.
@@ -278,8 +294,8 @@ class Op:
         operands, arguments = self.operands, [*inputs]
         arguments += [None] * (len(operands) - len(arguments))
         if operands and operands[-1].variadic:
-            fixed = len(operands) - 1
-            arguments[fixed:] = [tuple(inputs[fixed:])]  # type: ignore[list-item]
+            num_fixed = len(operands) - 1
+            arguments[num_fixed:] = [tuple(inputs[num_fixed:])]  # type: ignore[list-item]
         return arguments
 
     def operand_name(self, index: int) -> str:
@@ -287,13 +303,17 @@ class Op:
 
         The inputs of a variadic operand are numbered, as in ``inputs[1]``.
         """
-        declared = self.operands[min(index, len(self.operands) - 1)]
-        return f"{declared.name}[{index - len(self.operands) + 1}]" if declared.variadic else declared.name
+        declared_operand = self.operands[min(index, len(self.operands) - 1)]
+        return (
+            f"{declared_operand.name}[{index - len(self.operands) + 1}]"
+            if declared_operand.variadic
+            else declared_operand.name
+        )
 
     def arity_problem(self, count: int) -> str | None:
         """Return an error message if `count` inputs are more than the operator has operands, else None."""
-        variadic = bool(self.operands) and self.operands[-1].variadic
-        if variadic or count <= len(self.operands):
+        is_variadic = bool(self.operands) and self.operands[-1].variadic
+        if is_variadic or count <= len(self.operands):
             return None
         return f"{self.op_name()} takes at most {len(self.operands)} inputs, but {count} were given"
 
@@ -308,29 +328,29 @@ class Op:
         if not self.operands:
             return list(self.check())
         if not are_ranked(infos):
-            return min((self.violations(*ranked) for ranked in of_every_rank(infos)), key=len)
+            return min((self.violations(*ranked_infos) for ranked_infos in of_every_rank(infos)), key=len)
         arguments = self.arguments(infos)
         problems: list[str] = []
-        for declared, argument in zip(self.operands, arguments, strict=True):
-            if not declared.surely_accepts(argument):
-                problems += _operand_problems(declared, argument)
-        if not problems and any([declared.same_dtype_as for declared in self.operands]):
+        for declared_operand, argument in zip(self.operands, arguments, strict=True):
+            if not declared_operand.surely_accepts(argument):
+                problems += _operand_problems(declared_operand, argument)
+        if not problems and any([declared_operand.same_dtype_as for declared_operand in self.operands]):
             problems += self._dtype_problems(arguments)
         return problems or list(self.check(*arguments))
 
     def _by_name(self, arguments: Sequence[Any]) -> dict[str, Any]:
-        return dict(zip([declared.name for declared in self.operands], arguments, strict=True))
+        return dict(zip([declared_operand.name for declared_operand in self.operands], arguments, strict=True))
 
     def _dtype_problems(self, arguments: list[Any]) -> Iterator[str]:
         by_name = self._by_name(arguments)
-        for declared in self.operands:
-            if declared.same_dtype_as is None:
+        for declared_operand in self.operands:
+            if declared_operand.same_dtype_as is None:
                 continue
-            for model in _present_infos(by_name[declared.same_dtype_as])[:1]:
-                for info in _present_infos(by_name[declared.name]):
+            for model in _present_infos(by_name[declared_operand.same_dtype_as])[:1]:
+                for info in _present_infos(by_name[declared_operand.name]):
                     if info.dtype is not model.dtype:
-                        expected = f"{model.dtype}, the type of {declared.same_dtype_as}"
-                        yield f"{declared.name} is {info.dtype}; expected {expected}"
+                        expected = f"{model.dtype}, the type of {declared_operand.same_dtype_as}"
+                        yield f"{declared_operand.name} is {info.dtype}; expected {expected}"
 
     def infer_infos(self, *infos: TensorInfo | None) -> tuple[TensorInfo | None, ...]:
         """Return the infos of all results for valid operands; None for a result whose info must be declared.
@@ -338,9 +358,9 @@ class Op:
         If the rank of an operand is unknown, each info is what the results for all valid ranks have in common.
         """
         if not are_ranked(infos):
-            return true_of_all(self._inferred_for(ranked) for ranked in of_every_rank(infos))
-        inferred = self.infer(*self.arguments(infos))
-        results = inferred if isinstance(inferred, tuple) else (inferred,)
+            return true_of_all(self._inferred_for(ranked_infos) for ranked_infos in of_every_rank(infos))
+        inferred_infos = self.infer(*self.arguments(infos))
+        results = inferred_infos if isinstance(inferred_infos, tuple) else (inferred_infos,)
         if len(results) != self.num_results():
             raise InvalidArgumentError(f"{self.op_name()} infers {len(results)} infos for {self.num_results()} results")
         return results
@@ -399,12 +419,12 @@ class Op:
         return True
 
     def __hash__(self) -> int:
-        cached: int | None = self.__dict__.get("_hash")
-        if cached is None:
+        cached_hash: int | None = self.__dict__.get("_hash")
+        if cached_hash is None:
             codecs = self.codecs()
-            cached = hash((type(self), *[codecs[name].hash(getattr(self, name)) for name in self.attributes]))
-            object.__setattr__(self, "_hash", cached)  # attributes never change
-        return cached
+            cached_hash = hash((type(self), *[codecs[name].hash(getattr(self, name)) for name in self.attributes]))
+            object.__setattr__(self, "_hash", cached_hash)  # attributes never change
+        return cached_hash
 
     def __repr__(self) -> str:
         attributes = ", ".join(f"{name}={value!r}" for name, value in self.changed_attributes().items())
@@ -444,21 +464,23 @@ def _present_infos(argument: TensorInfo | tuple[TensorInfo | None, ...] | None) 
     return () if argument is None else (argument,)
 
 
-def _operand_problems(declared: Operand, argument: Any) -> Iterator[str]:
-    labeled = [(declared.name, argument)]
-    if declared.variadic:
-        if not argument and not declared.optional:
-            yield f"{declared.name} needs at least one value"
-        labeled = [(f"{declared.name}[{index}]", info) for index, info in enumerate(argument)]
+def _operand_problems(declared_operand: Operand, argument: Any) -> Iterator[str]:
+    labeled = [(declared_operand.name, argument)]
+    if declared_operand.variadic:
+        if not argument and not declared_operand.optional:
+            yield f"{declared_operand.name} needs at least one value"
+        labeled = [(f"{declared_operand.name}[{index}]", info) for index, info in enumerate(argument)]
     for label, info in labeled:
         if info is not None:
-            yield from declared.problems(info, label)
-        elif not declared.optional:
+            yield from declared_operand.problems(info, label)
+        elif not declared_operand.optional:
             yield f"{label} is not connected"
 
 
-def _like(declared: Result, by_name: Mapping[str, Any]) -> TensorInfo | None:
-    return None if declared.like is None else _present_infos(by_name[declared.like])[0].with_constant(None)
+def _like(declared_result: Result, by_name: Mapping[str, Any]) -> TensorInfo | None:
+    return (
+        None if declared_result.like is None else _present_infos(by_name[declared_result.like])[0].with_constant(None)
+    )
 
 
 _REGISTRY: Final[dict[str, type[Op]]] = {}

@@ -79,11 +79,13 @@ def _is_own_group(number: int) -> bool:
     import pwd  # noqa: PLC0415
 
     try:
-        own, members = pwd.getpwuid(os.geteuid()), grp.getgrgid(number).gr_mem
+        user_entry, members = pwd.getpwuid(os.geteuid()), grp.getgrgid(number).gr_mem
     except KeyError:
         return False
-    is_primary = number in (0, own.pw_gid)
-    return is_primary and set(members) <= {own.pw_name, "root"} and _is_named_like_user(number, own.pw_name)
+    is_primary = number in (0, user_entry.pw_gid)
+    return (
+        is_primary and set(members) <= {user_entry.pw_name, "root"} and _is_named_like_user(number, user_entry.pw_name)
+    )
 
 
 def _is_named_like_user(number: int, user: str) -> bool:

@@ -49,7 +49,7 @@ def true_of_all(cases: Iterable[tuple[TensorInfo | None, ...] | None]) -> tuple[
     Each of `cases` has the infos of all results under one assumption, or is None if that assumption is not valid. At
     least one case must be valid. A result is None if it is None in one of the cases.
     """
-    common, *others = (case for case in cases if case is not None)
-    for other in others:
-        common = tuple(a and b and a.joined(b) for a, b in zip(common, other, strict=True))
-    return common
+    common_infos, *other_cases = (case for case in cases if case is not None)
+    for other_case in other_cases:
+        common_infos = tuple(a and b and a.joined(b) for a, b in zip(common_infos, other_case, strict=True))
+    return common_infos

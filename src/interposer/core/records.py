@@ -29,7 +29,7 @@ else:
             TypeError: a field has another option, or as for `dataclasses.dataclass`.
         """
         if cls is None:
-            return lambda decorated: _made(decorated, frozen, slots, eq)
+            return lambda decorated_class: _made(decorated_class, frozen, slots, eq)
         return _made(cls, frozen, slots, eq)
 
 
@@ -37,20 +37,22 @@ def _made(cls: type, frozen: bool, slots: bool, eq: bool) -> type:
     if cls.__doc__ is None:
         cls.__doc__ = cls.__name__  # otherwise, the standard library formats a signature
     inherits = any(map(dataclasses.is_dataclass, cls.__bases__))  # it checks that all or none of them are frozen
-    made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, frozen=frozen and inherits, slots=slots)(cls)
-    parameters = made.__dataclass_params__
+    new_class: Any = dataclasses.dataclass(init=False, repr=False, eq=False, frozen=frozen and inherits, slots=slots)(
+        cls
+    )
+    parameters = new_class.__dataclass_params__
     parameters.init, parameters.repr, parameters.eq, parameters.frozen = True, True, eq, frozen
-    methods = {"__init__": _Init(made, frozen), "__repr__": _repr}
+    methods = {"__init__": _Init(new_class, frozen), "__repr__": _repr}
     if eq:
-        methods |= _comparisons(made, frozen)
+        methods |= _comparisons(new_class, frozen)
     if frozen:
-        methods |= _refusals(made)
+        methods |= _refusals(new_class)
     if frozen and slots:
         methods |= {"__getstate__": _state, "__setstate__": _set_state}
     for name, method in methods.items():
         if not _defines(cls, name):
-            setattr(made, name, method)
-    return made  # type: ignore[no-any-return]
+            setattr(new_class, name, method)
+    return new_class  # type: ignore[no-any-return]
 
 
 def _defines(cls: type, name: str) -> bool:
@@ -115,8 +117,10 @@ def _compiled_init(cls: Any, frozen: bool, module: dict[str, Any]) -> Callable[.
 
 @recursive_repr()
 def _repr(self: Any) -> str:
-    shown = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in dataclasses.fields(self) if field.repr)
-    return f"{type(self).__qualname__}({shown})"
+    fields_text = ", ".join(
+        f"{field.name}={getattr(self, field.name)!r}" for field in dataclasses.fields(self) if field.repr
+    )
+    return f"{type(self).__qualname__}({fields_text})"
 
 
 def _comparisons(cls: Any, frozen: bool) -> dict[str, Any]:

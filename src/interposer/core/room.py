@@ -86,22 +86,22 @@ def current_room() -> Room:
 @contextmanager
 def within(room: Room) -> Iterator[None]:
     """Make `room` that of this thread until the end of the block."""
-    outer, _current.room = _current.room, room
+    outer_room, _current.room = _current.room, room
     try:
         yield
     finally:
-        _current.room = outer
+        _current.room = outer_room
 
 
 @contextmanager
 def temporarily() -> Iterator[None]:
     """Count what is taken in the block only until its end, as for the tensors of one iteration of a loop."""
     room = _current.room
-    used = room.used
+    used_before = room.used
     try:
         yield
     finally:
-        room.used = used
+        room.used = used_before
 
 
 def check_room(shape: Sequence[int], itemsize: int) -> None:

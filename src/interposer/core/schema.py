@@ -91,10 +91,10 @@ def op(
     classvars = {
         "executable": executable, "pure": pure, "declared_traits": traits, "declared_quantization": quantized
     }  # fmt: skip
-    declared = {name: value for name, value in classvars.items() if value is not None}
+    declared_classvars = {name: value for name, value in classvars.items() if value is not None}
     if cls is None:
-        return lambda decorated: _declare(decorated, declared, register)
-    return _declare(cls, declared, register)
+        return lambda decorated_class: _declare(decorated_class, declared_classvars, register)
+    return _declare(cls, declared_classvars, register)
 
 
 def _declare(cls: Any, classvars: Mapping[str, object], register: bool) -> Any:
@@ -117,15 +117,19 @@ def _declare(cls: Any, classvars: Mapping[str, object], register: bool) -> Any:
 
 
 def _declaration_problems(cls: type[Op]) -> Iterator[str]:
-    operands = {declared.name: declared for declared in cls.operands}
+    operands = {declared_operand.name: declared_operand for declared_operand in cls.operands}
     yield from (f"the name {name!r} is reserved: every operator has it" for name in _own_names(cls) & _RESERVED)
     for slots in (cls.operands, cls.results):
         yield from (f"{slot.name!r} is variadic and must come last" for slot in slots[:-1] if slot.variadic)
     yield from _attribute_problems(cls)
-    for name in (declared.same_dtype_as for declared in cls.operands if declared.same_dtype_as is not None):
+    for name in (
+        declared_operand.same_dtype_as
+        for declared_operand in cls.operands
+        if declared_operand.same_dtype_as is not None
+    ):
         if name not in operands:
             yield f"same_dtype_as names {name!r}, which is not an operand"
-    for name in (declared.like for declared in cls.results if declared.like is not None):
+    for name in (declared_operand.like for declared_operand in cls.results if declared_operand.like is not None):
         if name not in operands or operands[name].optional:
             yield f"like names {name!r}, which is not a required operand"
     if cls.pure and Trait.RANDOM in cls.declared_traits:
@@ -139,9 +143,10 @@ def _attribute_problems(cls: type[Op]) -> Iterator[str]:
     for name, member in cls.__dict__.items():
         if isinstance(member, Attribute) and name not in cls.attributes:
             yield f"the attribute {name!r} has no annotation"
-    for number, declared in enumerate(cls.attributes.values()):
-        if declared.by and declared.by not in [*cls.attributes][:number]:
-            yield f"the default of {declared.name!r} depends on {declared.by!r}, which is not an attribute before it"
+    for number, declared_attribute in enumerate(cls.attributes.values()):
+        name, source = declared_attribute.name, declared_attribute.by
+        if source and source not in [*cls.attributes][:number]:
+            yield f"the default of {name!r} depends on {source!r}, which is not an attribute before it"
 
 
 def _own_names(cls: type[Op]) -> set[str]:
@@ -153,7 +158,7 @@ def _parameter_problems(cls: type[Op], method: str) -> Iterator[str]:
     if code is None or code.co_flags & inspect.CO_VARARGS:
         return
     if code.co_argcount != len(cls.operands) + 1:
-        expected_parameters = ", ".join(["self", *(declared.name for declared in cls.operands)])
+        expected_parameters = ", ".join(["self", *(declared_operand.name for declared_operand in cls.operands)])
         yield f"{method} takes {code.co_argcount} arguments; expected {method}({expected_parameters})"
 
 
@@ -176,5 +181,5 @@ def _declared_attributes(cls: type[Op]) -> dict[str, Attribute]:
     return attributes
 
 
-def _attribute_from(declared: Any) -> Attribute:
-    return declared if isinstance(declared, Attribute) else Attribute(declared, {}, None, "")
+def _attribute_from(declaration: Any) -> Attribute:
+    return declaration if isinstance(declaration, Attribute) else Attribute(declaration, {}, None, "")

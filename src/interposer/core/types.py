@@ -610,8 +610,8 @@ class TensorInfo:
             yield f"a tensor of type {self.dtype} cannot be quantized"
             return
         low, high = integer_range(self.dtype)
-        distinct = quantization.distinct_zero_points
-        for zero_point in [zero_point for zero_point in distinct if not low <= zero_point <= high]:
+        distinct_zero_points = quantization.distinct_zero_points
+        for zero_point in [zero_point for zero_point in distinct_zero_points if not low <= zero_point <= high]:
             yield f"a zero point of {self.dtype} must be {low} to {high}, not {zero_point}"
         if quantization.axis is not None and (not self.is_ranked or quantization.axis >= self.rank):
             rank = f"rank {self.rank}" if self.is_ranked else "no known rank"

@@ -34,9 +34,9 @@ def encoded_varint(number: int) -> bytes:
     'ac02'
     """
     number &= (1 << 64) - 1
-    encoded = bytearray()
+    encoded_bytes = bytearray()
     while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
+        encoded_bytes.append(number & 0x7F | 0x80)
         number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
+    encoded_bytes.append(number)
+    return bytes(encoded_bytes)

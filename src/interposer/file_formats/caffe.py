@@ -28,8 +28,8 @@ class Caffe(Format):
 
     def recognizes(self, content: Content) -> Certainty:
         """Return LIKELY for fields that a network of Caffe begins with."""
-        likely = is_caffe(content.head) and not content.head.startswith(b"ir_version")
-        return Certainty.LIKELY if likely else Certainty.NO
+        is_likely = is_caffe(content.head) and not content.head.startswith(b"ir_version")
+        return Certainty.LIKELY if is_likely else Certainty.NO
 
     def read(self, source: Any, reading: Reading) -> Template:
         """Return a template of the network."""

@@ -98,9 +98,9 @@ class Reading(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """True if the network is the one that the source alone describes."""
-        others = (self.weights, self.outputs, self.signature, self.inputs)
+        other_arguments = (self.weights, self.outputs, self.signature, self.inputs)
         return not (self.shapes or self.values or self.stand_in or self.subgraph) and all(
-            argument is None for argument in others
+            argument is None for argument in other_arguments
         )
 
     @property
@@ -159,9 +159,9 @@ def _check_outputs(names: Collection[str]) -> None:
             "outputs is empty, so no layer would run; name one value or more, or leave it out for all outputs"
         )
     name_list = list(names)
-    duplicate = next((name for name in name_list if name_list.count(name) > 1), None)
-    if duplicate is not None:
-        raise InvalidArgumentError(f"outputs: {duplicate!r} is named twice; name each value once")
+    duplicate_name = next((name for name in name_list if name_list.count(name) > 1), None)
+    if duplicate_name is not None:
+        raise InvalidArgumentError(f"outputs: {duplicate_name!r} is named twice; name each value once")
 
 
 class Format(ABC):

@@ -76,8 +76,8 @@ class Onnx(Format):
         """Write a network to a file."""
         from interposer.writers import onnx  # noqa: PLC0415 - needs the package onnx, which not everybody has
 
-        exact, apart = not options.get("inexact"), options.get("external_data") or None
-        opset = onnx.save(network, path, opset=options.get("opset"), exact=exact, external_data=apart)
+        is_exact, data_file = not options.get("inexact"), options.get("external_data") or None
+        opset = onnx.save(network, path, opset=options.get("opset"), exact=is_exact, external_data=data_file)
         return f"ONNX, opset {opset}"
 
     def refusals(self, layer: Layer) -> list[str]:

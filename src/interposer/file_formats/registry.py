@@ -63,8 +63,8 @@ class Formats:
     def _problem(self, name: str) -> str:
         if not name.isidentifier():
             return f"the name of a format must be a word such as my_format, not {name!r}"
-        known = self._entries.get(name)
-        return "" if known is None else f"the name is taken ({known.source})"
+        known_entry = self._entries.get(name)
+        return "" if known_entry is None else f"the name is taken ({known_entry.source})"
 
     def discover(self) -> None:
         """Register the formats that installed packages name in their entry points."""
@@ -94,8 +94,10 @@ class Formats:
             name: format_or_reason if isinstance(format_or_reason, str) else ""
             for name, format_or_reason in formats.items()
         }
-        known = [FormatRecord(name, not why, self._entries[name].source, why) for name, why in reasons.items()]
-        return [*known, *self._refused]
+        known_records = [
+            FormatRecord(name, not reason, self._entries[name].source, reason) for name, reason in reasons.items()
+        ]
+        return [*known_records, *self._refused]
 
     def _format(self, name: str) -> Format | str:
         """Return a format, or the reason why it cannot be used."""
@@ -115,8 +117,8 @@ class Formats:
             return format_or_reason
         if format_or_reason is not None:
             raise InvalidArgumentError(f"the format {name!r} cannot be used: {format_or_reason}")
-        hint, known = did_you_mean(name, self.names), ", ".join(self.names)
-        raise InvalidArgumentError(f"unknown format {name!r}{hint} (known: {known})")
+        hint, known_names = did_you_mean(name, self.names), ", ".join(self.names)
+        raise InvalidArgumentError(f"unknown format {name!r}{hint} (known: {known_names})")
 
     def accepting(self, source: object) -> str | None:
         """Return the name of the format that takes an object in memory; None if none does."""
@@ -159,8 +161,8 @@ class Formats:
     def _explanation(self, content: Content) -> str | None:
         if content.is_folder and content.path is not None and (text := foreign_folder(content.path)) is not None:
             return text
-        explained = (self._asked(name, format.explains, content) for name, format in self)
-        return next((text for text in explained if text is not None), None) or foreign(content.head, content.source)
+        explanations = (self._asked(name, format.explains, content) for name, format in self)
+        return next((text for text in explanations if text is not None), None) or foreign(content.head, content.source)
 
     def converting(self, operator: str) -> str:
         """Return the title of the first format whose reader converts an operator of this name, in upper or lower case.
@@ -168,8 +170,10 @@ class Formats:
         The text is empty if none does.
         """
         for name, format in self:
-            known = self._asked(name, lambda format: set(map(str.lower, format.operators())), format, "list operators")
-            if operator.lower() in (known or ()):
+            known_operators = self._asked(
+                name, lambda format: set(map(str.lower, format.operators())), format, "list operators"
+            )
+            if operator.lower() in (known_operators or ()):
                 return format.title
         return ""
 
@@ -193,12 +197,13 @@ class Formats:
         return next((name for name, format in self if suffix in (*format.suffixes, f".{name}")), None)
 
     def _refuse(self, content: Content) -> None:
-        known = foreign_suffix(content.path) if content.path is not None and content.head else None
-        if known is not None:
-            raise ParseError(known, path=_path_of(content))
-        shown = f"its content starts with {content.head[:8]!r}" if content.head else "it is empty"
+        known_suffix = foreign_suffix(content.path) if content.path is not None and content.head else None
+        if known_suffix is not None:
+            raise ParseError(known_suffix, path=_path_of(content))
+        content_text = f"its content starts with {content.head[:8]!r}" if content.head else "it is empty"
         raise ParseError(
-            f"this is no model of a known format ({', '.join(self.names)}): {shown}; name the format if it is one",
+            f"this is no model of a known format ({', '.join(self.names)}): {content_text}; "
+            "name the format if it is one",
             path=_path_of(content),
         )
 

@@ -49,9 +49,9 @@ def explained_archive(head: bytes, source: str | bytes | bytearray | memoryview 
         return _UNKNOWN
     if re.match(_ZSTANDARD, head):
         return _compressed("Zstandard", "unzstd", source)
-    for pattern, title, command, opened in _COMPRESSED:
+    for pattern, title, command, opener in _COMPRESSED:
         if re.match(pattern, head):
-            if re.match(_TAR, _beginning(opened, source)):
+            if re.match(_TAR, _beginning(opener, source)):
                 return _archive(_tar_members(source))
             return _compressed(title, command, source)
     return None
@@ -83,11 +83,11 @@ def _tar_members(source: Any) -> Iterator[str]:
         yield from (member.name for member in islice(archive, _MEMBERS))
 
 
-def _beginning(opened: Any, source: Any) -> bytes:
+def _beginning(opener: Any, source: Any) -> bytes:
     """Return the first bytes of what a compressed file contains; empty if it is damaged."""
     if source is None:
         return b""
-    with suppress(*_DAMAGED), opened(_opened(source)) as file:
+    with suppress(*_DAMAGED), opener(_opened(source)) as file:
         return bytes(file.read(512))
     return b""
 

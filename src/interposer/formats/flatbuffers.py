@@ -87,8 +87,8 @@ class Schema:
         """
         if text == "-":
             return [None]
-        name, _, rest = text.partition(":")
-        type, _, default = rest.partition("=")
+        name, _, declaration = text.partition(":")
+        type, _, default = declaration.partition("=")
         if type in SCALARS:
             return [_scalar(name, type, default)]
         if type in self._structs:
@@ -96,12 +96,12 @@ class Schema:
         field = Field(name, self._kind(type), type.strip("[]"), 4)
         return [_scalar(f"{name}_type", "u8", ""), field] if type in self.unions else [field]
 
-    def _kind(self, declared: str) -> Kind:
-        if declared.startswith("["):
-            return "vector" if declared[1:-1] in SCALARS else "tables"
-        if declared == "string":
+    def _kind(self, type_text: str) -> Kind:
+        if type_text.startswith("["):
+            return "vector" if type_text[1:-1] in SCALARS else "tables"
+        if type_text == "string":
             return "string"
-        if declared in self.unions:
+        if type_text in self.unions:
             return "union"
         return "table"
 
@@ -111,8 +111,8 @@ def _lines(text: str) -> dict[str, str]:
 
     An indented line continues the one before.
     """
-    merged = text.strip().replace("\n    ", " ")
-    return dict(line.split(": ", 1) for line in merged.split("\n") if line)
+    merged_text = text.strip().replace("\n    ", " ")
+    return dict(line.split(": ", 1) for line in merged_text.split("\n") if line)
 
 
 def _scalar(name: str, type: str, default: str) -> Field:

@@ -24,7 +24,7 @@ def checked_axes(axes: Sequence[int], rank: int, of: str = "the input", name: st
     `of` is the tensor that has the axes, and `name` the operand that lists them, for the message.
     """
     for error in axes_problems(axes, rank, name, of):
-        outside = next((axis for axis in axes if not -rank <= axis < rank), None)
-        cause = None if outside is None else OutOfRangeError(error, outside, (-rank, rank - 1))
+        invalid_axis = next((axis for axis in axes if not -rank <= axis < rank), None)
+        cause = None if invalid_axis is None else OutOfRangeError(error, invalid_axis, (-rank, rank - 1))
         raise ParseError(error) from cause
     return tuple(normal_axis(axis, rank) for axis in axes)

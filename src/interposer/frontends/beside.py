@@ -52,9 +52,9 @@ class FilesBeside:
         if not location or "\0" in location or Path(location).is_absolute() or "\\" in location:
             raise ParseError(f"external data in {location!r}; expected a path relative to the model's folder")
         folder = Path(os.path.realpath(self._model.parent))
-        own = {folder, Path(os.path.realpath(self._model)).parent}
+        own_folders = {folder, Path(os.path.realpath(self._model)).parent}
         path = Path(os.path.realpath(folder / location))
-        if not any(path.is_relative_to(allowed) for allowed in own):
+        if not any(path.is_relative_to(allowed) for allowed in own_folders):
             raise ParseError(f"external data in {location!r}, which leads out of the model's folder")
         return path
 

@@ -210,21 +210,21 @@ class Reader:
         record: Record = self._object(at, "table", members[member - 1], where)
         return record
 
-    def _span(self, position: int, width: int, where: str, extra: int = 0) -> tuple[int, int]:
+    def _span(self, position: int, width: int, where: str, num_extra: int = 0) -> tuple[int, int]:
         """Return the position of the first element of the vector at `position`, and the number of elements.
 
-        An element has `width` bytes; `extra` more bytes follow the last one, such as the zero at the end of a string.
-        `ParseError` is raised if these bytes are not in the file.
+        An element has `width` bytes; `num_extra` more bytes follow the last one, such as the zero at the end of a
+        string. `ParseError` is raised if these bytes are not in the file.
         """
         (count,) = _U32.unpack_from(self.data, position)
         start = position + 4
-        if start + count * width + extra > self._size:
+        if start + count * width + num_extra > self._size:
             self._fail(f"{count} elements of {width} bytes at byte {start:#x} do not fit into the file", where)
-        self._claim(position, start + count * width + extra, where)
+        self._claim(position, start + count * width + num_extra, where)
         return start, count
 
     def _string(self, position: int, _: str, where: str) -> str:
-        start, length = self._span(position, 1, where, extra=1)
+        start, length = self._span(position, 1, where, num_extra=1)
         if self.data[start + length]:
             self._fail(f"the text at byte {start:#x} does not end in a zero byte", where)
         try:

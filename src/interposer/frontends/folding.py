@@ -98,27 +98,31 @@ class Folder:
             InvalidValueError: a layer cannot use the elements of its operands.
         """
         layers: list[Layer] = []
-        pending, seen = [(value.producer, False)], set[Layer]()
-        while pending:
-            layer, is_ready = pending.pop()
+        stack, seen_layers = [(value.producer, False)], set[Layer]()
+        while stack:
+            layer, is_ready = stack.pop()
             if is_ready:
                 layers.append(layer)
-            elif layer not in seen and not (isinstance(layer.op, Constant) or self._elements.keys() & layer.outputs):
-                seen.add(layer)
+            elif layer not in seen_layers and not (
+                isinstance(layer.op, Constant) or self._elements.keys() & layer.outputs
+            ):
+                seen_layers.add(layer)
                 sources = [around[layer]] if layer in around else layer.values
                 if not sources or layer.regions or not layer.op.pure:
                     return None
-                pending += [(layer, True), *((source.producer, False) for source in sources)]
+                stack += [(layer, True), *((source.producer, False) for source in sources)]
         return self._elements.get(value, value.constant) if self._compute(layers, around) else None
 
     def _compute(self, layers: Sequence[Layer], around: Mapping[Layer, Value]) -> bool:
         """Add the results of these layers, which are in running order, to `_elements`; False if one has none."""
-        known = self._elements
+        known_elements = self._elements
         for layer in layers:
             sources = [around[layer]] if layer in around else layer.inputs
-            operands = [None if source is None else known.get(source, self._known(source)) for source in sources]
+            operands = [
+                None if source is None else known_elements.get(source, self._known(source)) for source in sources
+            ]
             if layer in around:
-                known[layer.output] = operands[0]
+                known_elements[layer.output] = operands[0]
                 continue
             infos = [
                 None if source is None or array is None else refined(source.known, array).with_constant(array)
@@ -135,7 +139,7 @@ class Folder:
                 raise _refusal(layer, error) from error
             except InterposerError:
                 return False
-            known.update(zip(layer.outputs, results, strict=True))
+            known_elements.update(zip(layer.outputs, results, strict=True))
         return True
 
     def _affordable(self, op: Op, arrays: Sequence[Array | None], outputs: Sequence[TensorInfo]) -> bool:
@@ -174,12 +178,12 @@ class Folder:
 
 def _violation(layer: Layer, problem: str, operands: Sequence[Array | None]) -> InvalidValueError:
     """Return the error for operands that a layer does not accept; it names the one that has indices or sizes."""
-    decisive = decisive_operands(layer.op, len(operands))
+    decisive_indices = decisive_operands(layer.op, len(operands))
     named_operands = [
-        (layer.op.operand_name(index), array) for index, array in enumerate(operands) if index in decisive
+        (layer.op.operand_name(index), array) for index, array in enumerate(operands) if index in decisive_indices
     ]
-    present = [(name, array) for name, array in named_operands if array is not None]
-    return value_error(problem, InvalidArgumentError(problem), present)
+    present_operands = [(name, array) for name, array in named_operands if array is not None]
+    return value_error(problem, InvalidArgumentError(problem), present_operands)
 
 
 def _refusal(layer: Layer, error: InvalidValueError) -> InvalidValueError:

@@ -94,8 +94,12 @@ class Layers:
 
         A single operand is the output itself.
         """
-        *previous, last = operands
-        return self.result(op, reduce(lambda a, b: self.step(op, a, b), previous), last) if previous else last
+        *previous_operands, last_operand = operands
+        return (
+            self.result(op, reduce(lambda a, b: self.step(op, a, b), previous_operands), last_operand)
+            if previous_operands
+            else last_operand
+        )
 
     def control(self, op: ControlFlow, operands: Sequence[Value | None], graphs: Sequence[Graph]) -> list[Value]:
         """Add a control-flow layer with the regions `graphs` under the node's name, and return all outputs."""

@@ -38,8 +38,8 @@ def equal_pieces(node: Node, x: Value, axis: int, count: int, *, last_is_smaller
         return node.results(DynamicSplitter(axis, count), x, sizes)
     piece_size = node.step(FLOOR_DIV, node.step(ADD, size, _integers(node, [count - 1])), _integers(node, [count]))
     starts = node.step(MUL, piece_size, _integers(node, range(count)))
-    rest = node.step(MAXIMUM, node.step(SUB, size, starts), _integers(node, [0]))
-    return node.results(DynamicSplitter(axis, count), x, node.step(MINIMUM, rest, piece_size))
+    remaining_size = node.step(MAXIMUM, node.step(SUB, size, starts), _integers(node, [0]))
+    return node.results(DynamicSplitter(axis, count), x, node.step(MINIMUM, remaining_size, piece_size))
 
 
 def pieces_of(node: Node, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
@@ -57,8 +57,8 @@ def pieces_of(node: Node, x: Value, axis: int, sizes: Sequence[int]) -> list[Val
 def _pieces_with_remainder(node: Node, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
     remainder = node.step(SUB, _size(node, x, axis), _integers(node, [sum(size for size in sizes if size != -1)]))
     is_remainder = [int(size == -1) for size in sizes]
-    others = _integers(node, [max(size, 0) for size in sizes])
-    all_sizes = node.step(ADD, others, node.step(MUL, remainder, _integers(node, is_remainder)))
+    other_sizes = _integers(node, [max(size, 0) for size in sizes])
+    all_sizes = node.step(ADD, other_sizes, node.step(MUL, remainder, _integers(node, is_remainder)))
     return node.results(DynamicSplitter(axis, len(sizes)), x, all_sizes)
 
 

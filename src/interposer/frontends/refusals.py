@@ -46,13 +46,13 @@ class Refusals:
     @contextmanager
     def discarded(self) -> Iterator[None]:
         """Forget at the end of the block what was recorded in it, as for a conversion that is only tried."""
-        before = copy.deepcopy((self._unsupported, self._unbound, self._needs))
+        state_before = copy.deepcopy((self._unsupported, self._unbound, self._needs))
         self.are_discarded = True
         try:
             yield
         finally:
             self.are_discarded = False
-            self._unsupported, self._unbound, self._needs = before
+            self._unsupported, self._unbound, self._needs = state_before
 
     def check(self) -> None:
         """Raise `UnsupportedOperatorError` for unsupported operators, else `UnboundInputError` for missing inputs."""
@@ -107,11 +107,13 @@ def places_text(places: Sequence[tuple[str, str]]) -> str:
 
     Each place comes with the reason why it is listed, or an empty text. Places with the same reason stand together.
     """
-    shown = dict[str, list[str]]()
+    places_of_reason = dict[str, list[str]]()
     for place, reason in places[:_SHOWN]:
-        shown.setdefault(reason, []).append(place)
-    groups = [", ".join(group) for group in shown.values()]
+        places_of_reason.setdefault(reason, []).append(place)
+    groups = [", ".join(group) for group in places_of_reason.values()]
     num_hidden = len(places) - _SHOWN
     if num_hidden > 0:
         groups[-1] += f" and {num_hidden} more"
-    return "; ".join(f"{group}: {reason}" if reason else group for group, reason in zip(groups, shown, strict=True))
+    return "; ".join(
+        f"{group}: {reason}" if reason else group for group, reason in zip(groups, places_of_reason, strict=True)
+    )

@@ -57,10 +57,10 @@ def inferred_sizes(shape: TensorShape, sizes: Sequence[int]) -> list[int]:
     inferred = [i for i, dim in enumerate(sizes) if not isinstance(dim, Dim) and dim == -1]
     if len(inferred) != 1 or not shape.is_concrete:
         return list(sizes)
-    known = TensorShape(dim for i, dim in enumerate(sizes) if i not in inferred)
-    if not known.is_concrete or 0 in known:
+    known_shape = TensorShape(dim for i, dim in enumerate(sizes) if i not in inferred)
+    if not known_shape.is_concrete or 0 in known_shape:
         return list(sizes)
-    return [math.prod(shape) // math.prod(known) if i in inferred else dim for i, dim in enumerate(sizes)]
+    return [math.prod(shape) // math.prod(known_shape) if i in inferred else dim for i, dim in enumerate(sizes)]
 
 
 def squeezed(node: Layers, value: Value, axes: Sequence[int] | None) -> Value:
@@ -152,8 +152,8 @@ def python_ends(
     return node.step(Where(), is_empty, node.constant(np.full(len(axes), _FARTHEST, dtype.numpy)), ends)
 
 
-def _reshape(node: Layers, shape: TensorShape, sizes: Sequence[int], leading: int) -> Reshape:
-    op = reshape_to(shape, sizes, leading)
+def _reshape(node: Layers, shape: TensorShape, sizes: Sequence[int], num_leading: int) -> Reshape:
+    op = reshape_to(shape, sizes, num_leading)
     if op is None:
         node.open_shape("the dimensions of its result depend on several unknown ones")
     return op
@@ -170,6 +170,6 @@ def _known_sizes(sizes: Sequence[int]) -> Reshape | None:
     return Reshape(tuple(dim if not isinstance(dim, Dim) and dim > 0 else 0 for dim in sizes), copy_zeros=True)
 
 
-def _is_copied(shape: TensorShape, dim: Dim, axis: int, leading: int) -> bool:
+def _is_copied(shape: TensorShape, dim: Dim, axis: int, num_leading: int) -> bool:
     """Return True if the unknown size `dim` along `axis` is the input's dimension at the same axis."""
-    return axis < len(shape) and shape[axis] is dim and (dim.name is not None or axis < leading)
+    return axis < len(shape) and shape[axis] is dim and (dim.name is not None or axis < num_leading)

@@ -68,10 +68,13 @@ class Template:
         The values are checked when `network` is called.
         """
         remaining_inputs = {name: info for name, info in self.inputs.items() if name not in values}
-        usual = {name: shape for name, shape in self.usual.items() if name not in values}
+        usual_shapes = {name: shape for name, shape in self.usual.items() if name not in values}
         build = self.build
         return replace(
-            self, inputs=remaining_inputs, usual=usual, build=lambda shapes, more: build(shapes, {**values, **more})
+            self,
+            inputs=remaining_inputs,
+            usual=usual_shapes,
+            build=lambda shapes, more_shapes: build(shapes, {**values, **more_shapes}),
         )
 
 

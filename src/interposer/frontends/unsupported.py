@@ -66,19 +66,19 @@ def needs_of(
         folds: whether the importer evaluates an operator as soon as its operands are known.
         around: for each input layer of a region, the value outside the region that it captures.
     """
-    pending, seen = [(value, _Aspect.ELEMENTS)], set[tuple[Value, _Aspect]]()
-    while pending:
-        wanted = pending.pop()
-        if wanted in seen:
+    stack, seen_aspects = [(value, _Aspect.ELEMENTS)], set[tuple[Value, _Aspect]]()
+    while stack:
+        wanted = stack.pop()
+        if wanted in seen_aspects:
             continue
-        seen.add(wanted)
+        seen_aspects.add(wanted)
         determining = _determining(*wanted, inputs, folds, around)
         if determining is None:
             return None
-        pending += determining
-    sources = [found.producer for found, aspect in seen if aspect is _Aspect.ELEMENTS]
+        stack += determining
+    sources = [found.producer for found, aspect in seen_aspects if aspect is _Aspect.ELEMENTS]
     values = frozenset([layer.name for layer in sources if layer in inputs and layer not in around])
-    return Needs(values, any(aspect is _Aspect.SHAPE for _, aspect in seen))
+    return Needs(values, any(aspect is _Aspect.SHAPE for _, aspect in seen_aspects))
 
 
 class _Aspect(Enum):

@@ -76,8 +76,8 @@ class Windows(NamedTuple):
 
     def unpadded(self) -> Windows:
         """Return the windows without padding."""
-        nothing = (0,) * self.axes
-        return self._replace(before=nothing, after=nothing)
+        no_pads = (0,) * self.axes
+        return self._replace(before=no_pads, after=no_pads)
 
     def sizes(self) -> dict[str, Any]:
         """Return the window's sizes by the names of a pooling operator's attributes, such as ``pool_height``."""

@@ -105,15 +105,15 @@ class _Quotient:
 
     def _has_detour(self, producer: int, consumer: int) -> bool:
         """Return True if a path leads from part `producer` to its consumer `consumer` through a third part."""
-        lowest_level, visited = self._levels[producer], {producer, consumer}
+        lowest_level, visited_parts = self._levels[producer], {producer, consumer}
         pending_parts = [part for part in self._producers[consumer] if part != producer]
         while pending_parts:
             part = pending_parts.pop()
-            if part in visited or self._levels[part] <= lowest_level:
+            if part in visited_parts or self._levels[part] <= lowest_level:
                 continue
             if producer in self._producers[part]:
                 return True
-            visited.add(part)
+            visited_parts.add(part)
             pending_parts += self._producers[part]
         return False
 
@@ -124,18 +124,18 @@ class _Quotient:
         """
         level = max(self._levels[part_a], self._levels[part_b])
         connections = {part: len(self._producers[part]) + len(self._consumers[part]) for part in (part_a, part_b)}
-        absorbed, survivor = sorted((part_a, part_b), key=lambda part: (connections[part], -part))
-        self._parents[absorbed] = survivor
-        producers, consumers = self._producers.pop(absorbed), self._consumers.pop(absorbed)
+        absorbed_part, surviving_part = sorted((part_a, part_b), key=lambda part: (connections[part], -part))
+        self._parents[absorbed_part] = surviving_part
+        producers, consumers = self._producers.pop(absorbed_part), self._consumers.pop(absorbed_part)
         for neighbor in producers:
-            self._consumers[neighbor].remove(absorbed)
+            self._consumers[neighbor].remove(absorbed_part)
         for neighbor in consumers:
-            self._producers[neighbor].remove(absorbed)
-        self._connect(survivor, producers - {survivor})
-        for neighbor in consumers - {survivor}:
-            self._connect(neighbor, [survivor])
-        self._levels[survivor] = level
-        self._raise_levels(survivor)
+            self._producers[neighbor].remove(absorbed_part)
+        self._connect(surviving_part, producers - {surviving_part})
+        for neighbor in consumers - {surviving_part}:
+            self._connect(neighbor, [surviving_part])
+        self._levels[surviving_part] = level
+        self._raise_levels(surviving_part)
 
     def _raise_levels(self, part: int) -> None:
         """Raise the levels of all parts after `part` that are not above those of their producers any more."""

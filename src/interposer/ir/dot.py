@@ -119,8 +119,8 @@ def _is_unused_constant(layer: Layer) -> bool:
 
 def _in_order(graph: Graph) -> list[Layer]:
     """Return the layers in topological order; layers in a cycle come last."""
-    order, stuck = graph.schedule()
-    return [*order, *stuck]
+    order, stuck_layers = graph.schedule()
+    return [*order, *stuck_layers]
 
 
 def _escaped(text: str) -> str:
@@ -133,8 +133,8 @@ def _escaped(text: str) -> str:
 
 def _quoted(text: str) -> str:
     printable = "".join(character if character.isprintable() else " " for character in text)
-    escaped = printable.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    escaped_text = printable.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped_text}"'
 
 
 def _indented(lines: Iterable[str]) -> Iterator[str]:

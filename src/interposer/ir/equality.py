@@ -60,8 +60,8 @@ def _layer_differences(a: Layer, b: Layer, opaque: bool) -> Iterator[str]:
 def _same_op(a: Op, b: Op, opaque: bool) -> bool:
     if opaque or type(a) is not type(b):
         return a == b
-    compared = [(name, codec) for name, codec in a.codecs().items() if codec is not codec_of(Any)]
-    return all(codec.equal(getattr(a, name), getattr(b, name)) for name, codec in compared)
+    compared_attributes = [(name, codec) for name, codec in a.codecs().items() if codec is not codec_of(Any)]
+    return all(codec.equal(getattr(a, name), getattr(b, name)) for name, codec in compared_attributes)
 
 
 def _input_names(layer: Layer) -> list[str]:

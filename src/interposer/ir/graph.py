@@ -244,9 +244,9 @@ class Layer:
 
     def operand(self, name: str) -> Value | None:
         """Return the input with this name, or None if it is absent."""
-        index = next((i for i, declared in enumerate(self.op.operands) if declared.name == name), None)
+        index = next((i for i, declared_operand in enumerate(self.op.operands) if declared_operand.name == name), None)
         if index is None:
-            names = ", ".join(declared.name for declared in self.op.operands)
+            names = ", ".join(declared_operand.name for declared_operand in self.op.operands)
             raise InvalidArgumentError(f"{self.kind} has no operand {name!r}; it has {names}")
         return self._inputs[index] if index < len(self._inputs) else None
 
@@ -314,8 +314,8 @@ class Graph:
         if not isinstance(name, str | None):
             raise InvalidArgumentError(f"a layer's name must be a text, not {name!r}")
         layer = Layer(op, self.free_name(name or op.op_name().lower()), source)
-        declared = [*outputs, *[None] * (count - len(outputs))]
-        layer.outputs = tuple([Value(layer, index, info) for index, info in enumerate(declared)])
+        declared_infos = [*outputs, *[None] * (count - len(outputs))]
+        layer.outputs = tuple([Value(layer, index, info) for index, info in enumerate(declared_infos)])
         if regions:
             layer.regions = regions
         self._layers[layer.guid] = layer
@@ -467,14 +467,18 @@ class Graph:
     @property
     def sources(self) -> list[Layer]:
         """All Input layers, those that read states included, in order of their binding ids."""
-        numbered = [(layer.op.binding_id, layer) for layer in self._layers.values() if isinstance(layer.op, Input)]
-        return [layer for _, layer in sorted(numbered, key=lambda pair: pair[0])]
+        numbered_layers = [
+            (layer.op.binding_id, layer) for layer in self._layers.values() if isinstance(layer.op, Input)
+        ]
+        return [layer for _, layer in sorted(numbered_layers, key=lambda pair: pair[0])]
 
     @property
     def sinks(self) -> list[Layer]:
         """All Output layers, those that set states included, in order of their binding ids."""
-        numbered = [(layer.op.binding_id, layer) for layer in self._layers.values() if isinstance(layer.op, Output)]
-        return [layer for _, layer in sorted(numbered, key=lambda pair: pair[0])]
+        numbered_layers = [
+            (layer.op.binding_id, layer) for layer in self._layers.values() if isinstance(layer.op, Output)
+        ]
+        return [layer for _, layer in sorted(numbered_layers, key=lambda pair: pair[0])]
 
     def layer(self, name: str) -> Layer:
         """Return the layer with this name; raise `InvalidArgumentError` if there is none."""
@@ -489,9 +493,9 @@ class Graph:
         Raises:
             VerificationError: the graph has a cycle.
         """
-        order, stuck = self.schedule()
-        if stuck:
-            raise VerificationError([cycle_problem(stuck)])
+        order, stuck_layers = self.schedule()
+        if stuck_layers:
+            raise VerificationError([cycle_problem(stuck_layers)])
         return order
 
     @property
@@ -503,8 +507,8 @@ class Graph:
         """Return the layers in topological order, and the layers that are in a cycle or depend on a cycle."""
         if self._scheduled is None:
             self._scheduled = self._schedule()
-        order, stuck = self._scheduled
-        return list(order), list(stuck)
+        order, stuck_layers = self._scheduled
+        return list(order), list(stuck_layers)
 
     def _schedule(self) -> tuple[list[Layer], list[Layer]]:
         if self._is_ordered():
@@ -571,9 +575,13 @@ class Graph:
         copy = Layer(layer.op, name, layer.source)
         copy_attributes(layer, copy)
         outputs = []
-        for old in layer.outputs:
-            copies[old] = copied_value = Value(copy, old.index, old.declared)
-            copied_value.info, copied_value.factory, copied_value.aliases = old.info, old.factory, old.aliases
+        for old_value in layer.outputs:
+            copies[old_value] = copied_value = Value(copy, old_value.index, old_value.declared)
+            copied_value.info, copied_value.factory, copied_value.aliases = (
+                old_value.info,
+                old_value.factory,
+                old_value.aliases,
+            )
             outputs.append(copied_value)
         copy.outputs, copy.inferred = tuple(outputs), layer.inferred
         self._layers[copy.guid] = copy
@@ -614,11 +622,11 @@ class Graph:
 
 def _connect(layer: Layer, inputs: Sequence[Value | None]) -> None:
     """Set the inputs of a new layer, and add it to the uses of these values. Absent inputs at the end are left out."""
-    connected = list(inputs)
-    while connected and connected[-1] is None:
-        del connected[-1]
-    layer._inputs = connected
-    for index, value in enumerate(connected):
+    connected_inputs = list(inputs)
+    while connected_inputs and connected_inputs[-1] is None:
+        del connected_inputs[-1]
+    layer._inputs = connected_inputs
+    for index, value in enumerate(connected_inputs):
         if value is not None:
             value.uses._uses[_use((layer, index))] = None
 
@@ -640,17 +648,17 @@ def cycle_problem(stuck: Sequence[Layer]) -> str:
     uses_left = {
         layer: sum(use.layer in stuck_layers for value in layer.outputs for use in value.uses) for layer in stuck_layers
     }
-    unused = [layer for layer, count in uses_left.items() if count == 0]
-    while unused:
-        layer = unused.pop()
+    unused_layers = [layer for layer, count in uses_left.items() if count == 0]
+    while unused_layers:
+        layer = unused_layers.pop()
         del uses_left[layer]
         for value in layer.values:
             if value.producer in uses_left:
                 uses_left[value.producer] -= 1
-                unused += [value.producer] if uses_left[value.producer] == 0 else []
+                unused_layers += [value.producer] if uses_left[value.producer] == 0 else []
     shown_layers, unnamed_count = [str(layer) for layer in stuck if layer in uses_left][:SHOWN], len(uses_left) - SHOWN
-    ending = f" and {unnamed_count} more" if unnamed_count > 0 else ""
-    return f"these layers depend on themselves: {', '.join(shown_layers)}{ending}"
+    more_text = f" and {unnamed_count} more" if unnamed_count > 0 else ""
+    return f"these layers depend on themselves: {', '.join(shown_layers)}{more_text}"
 
 
 def _check_declared(op: Op, count: int, outputs: Sequence[TensorInfo | None]) -> None:

@@ -107,10 +107,10 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     header_row = "".join(f'<th style="{_CELL};{_LINE}">{escape(title)}</th>' for title in titles)
     body_rows = "".join(f'<tr style="background:none">{"".join(map(_cell, row))}</tr>' for row in rows[:MOST_ROWS])
     omitted_count = len(rows) - MOST_ROWS
-    omitted = paragraph(f"... and {omitted_count} more") if omitted_count > 0 else ""
+    omitted_text = paragraph(f"... and {omitted_count} more") if omitted_count > 0 else ""
     return (
         '<table style="border-collapse:collapse;margin:4px 0;font-size:inherit;color:inherit;background:none">'
-        f'<thead><tr style="background:none">{header_row}</tr></thead><tbody>{body_rows}</tbody></table>{omitted}'
+        f'<thead><tr style="background:none">{header_row}</tr></thead><tbody>{body_rows}</tbody></table>{omitted_text}'
     )
 
 

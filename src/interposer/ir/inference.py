@@ -43,9 +43,9 @@ def infer_layer(layer: Layer) -> list[str]:
     For a control flow layer, the infos of the values in its regions are set too. If there are errors, or an input is
     unknown, the outputs become unknown.
     """
-    last = known_inference(layer) if layer.inferred is not None else None
-    if last is not None:
-        for value, info in zip(layer.outputs, last.outputs, strict=True):
+    last_inference = known_inference(layer) if layer.inferred is not None else None
+    if last_inference is not None:
+        for value, info in zip(layer.outputs, last_inference.outputs, strict=True):
             value.info = info
         return []
     if type(layer.op) is Constant and layer.outputs[0].declared is None:
@@ -53,28 +53,28 @@ def infer_layer(layer: Layer) -> list[str]:
     infos = layer.input_infos
     memory = None if layer._regions else _memory.get()
     key = None if memory is None else _inference_key(layer.op, infos)
-    inferred = None if memory is None or key is None else memory.get(key)
+    inferred_infos = None if memory is None or key is None else memory.get(key)
     errors: list[str] = []
-    if inferred is None:
+    if inferred_infos is None:
         is_plain = all(infos) and not layer._regions and not isinstance(layer.op, ControlFlow)
         errors = layer.op.violations(*infos) if is_plain else layer_problems(layer)
         if errors or not (is_plain or all(map(_info, layer.values))):
             _clear_infos(layer.outputs)
             return errors
         try:
-            inferred = layer.op.infer_infos(*infos) if is_plain else _inferred(layer)
+            inferred_infos = layer.op.infer_infos(*infos) if is_plain else _inferred(layer)
         except InvalidNetworkError as error:
             _clear_infos(layer.outputs)
             return list(error.problems)
         except InvalidArgumentError as error:
             _clear_infos(layer.outputs)
             return [str(error)]
-        _remember(memory, key, inferred)
-    for value, info in zip(layer.outputs, inferred, strict=True):
+        _remember(memory, key, inferred_infos)
+    for value, info in zip(layer.outputs, inferred_infos, strict=True):
         is_given = value.declared is None and info is not None
-        merged = info if is_given else _merged(info, value.declared, _title(value))
-        errors += [merged] if isinstance(merged, str) else []
-        value.info = None if isinstance(merged, str) else merged
+        merged_info = info if is_given else _merged(info, value.declared, _title(value))
+        errors += [merged_info] if isinstance(merged_info, str) else []
+        value.info = None if isinstance(merged_info, str) else merged_info
     if not errors and not layer._regions:
         _set_inferred(layer, infos, tuple([output.info for output in layer.outputs]))
     return errors
@@ -93,11 +93,11 @@ def inferred_for(op: Op, inputs: Sequence[TensorInfo | None]) -> Sequence[Tensor
     """Return the infos of an operator's results for operands with these infos; None if it does not accept them."""
     memory = _memory.get()
     key = None if memory is None else _inference_key(op, inputs)
-    inferred = None if memory is None or key is None else memory.get(key)
-    if inferred is None and not op.violations(*inputs):
-        inferred = op.infer_infos(*inputs)
-        _remember(memory, key, inferred)
-    return inferred
+    inferred_infos = None if memory is None or key is None else memory.get(key)
+    if inferred_infos is None and not op.violations(*inputs):
+        inferred_infos = op.infer_infos(*inputs)
+        _remember(memory, key, inferred_infos)
+    return inferred_infos
 
 
 def declare_quantization(value: Value, quantization: Quantization) -> None:
@@ -106,8 +106,8 @@ def declare_quantization(value: Value, quantization: Quantization) -> None:
     Raises:
         InvalidArgumentError: the quantization does not fit the type or the shape.
     """
-    layer, inferred = value.producer, value.known
-    value.info = value.declared = TensorInfo(inferred.shape, inferred.dtype, quantization)
+    layer, inferred_info = value.producer, value.known
+    value.info = value.declared = TensorInfo(inferred_info.shape, inferred_info.dtype, quantization)
     if layer.inferred is not None:
         _set_inferred(layer, layer.input_infos, tuple([output.info for output in layer.outputs]))
 
@@ -145,9 +145,9 @@ def _inference_key(op: Op, inputs: Sequence[TensorInfo | None]) -> tuple[Any, ..
     return op, *inputs, *constants
 
 
-def _remember(memory: _Memory | None, key: tuple[Any, ...] | None, inferred: Sequence[TensorInfo | None]) -> None:
-    if memory is not None and key is not None and all(map(_is_plain, inferred)):
-        memory[key] = inferred
+def _remember(memory: _Memory | None, key: tuple[Any, ...] | None, inferred_infos: Sequence[TensorInfo | None]) -> None:
+    if memory is not None and key is not None and all(map(_is_plain, inferred_infos)):
+        memory[key] = inferred_infos
 
 
 def _is_plain(info: TensorInfo | None) -> bool:
@@ -174,8 +174,8 @@ def known_inference(layer: Layer) -> Inference | None:
     for value, info in zip(inputs, last_inference.inputs, strict=True):
         if info is not (None if value is None else value.info):
             return None
-    for output, declared in zip(outputs, last_inference.declared, strict=True):
-        if output.declared is not declared:
+    for output, declared_info in zip(outputs, last_inference.declared, strict=True):
+        if output.declared is not declared_info:
             return None
     return last_inference
 
@@ -185,8 +185,12 @@ def layer_problems(layer: Layer) -> list[str]:
     infos = layer.input_infos
     if not all(map(_info, layer.values)):
         arguments = zip(layer.op.operands, layer.op.arguments(layer.inputs), strict=True)
-        missing = [declared.name for declared, value in arguments if value is None and not declared.optional]
-        return [f"{name} is not connected" for name in missing]
+        missing_names = [
+            declared_operand.name
+            for declared_operand, value in arguments
+            if value is None and not declared_operand.optional
+        ]
+        return [f"{name} is not connected" for name in missing_names]
     return layer.op.violations(*infos) or list(border_problems(layer))
 
 
@@ -203,18 +207,18 @@ def _through_regions(layer: Layer, op: ControlFlow) -> Infos:
     ends, as every round makes at least one dimension of a carried value unknown.
     """
     operands = op.arguments(layer.input_infos)
-    carried = tuple(info.with_constant(None) for info in op.initial(operands))
+    carried_infos = tuple(info.with_constant(None) for info in op.initial(operands))
     while True:
-        bound = op.bound(operands, carried)
+        bound = op.bound(operands, carried_infos)
         if isinstance(op, If):
             return _through_branches(layer, op, bound)
         region_outputs = tuple(_through_region(layer, index, infos) for index, infos in enumerate(bound))
         carried_after = op.carried_on(region_outputs)
-        merged_infos = merged_carried(carried, carried_after)
-        if merged_infos == carried:
+        merged_infos = merged_carried(carried_infos, carried_after)
+        if merged_infos == carried_infos:
             _check_bound(layer, op.bound(operands, carried_after))
-            return op.gives(operands, carried, region_outputs)
-        carried = merged_infos
+            return op.gives(operands, carried_infos, region_outputs)
+        carried_infos = merged_infos
 
 
 def _through_branches(layer: Layer, op: If, bound: Sequence[Infos]) -> Infos:
@@ -222,21 +226,21 @@ def _through_branches(layer: Layer, op: If, bound: Sequence[Infos]) -> Infos:
 
     Within `failing_branches_emptied`, a branch with errors is recorded there, and the infos are those of the other one.
     """
-    failing = _failing.get()
+    failed_branches = _failing.get()
     outputs, errors = list[Infos](), dict[int, InvalidNetworkError]()
     for index, infos in enumerate(bound):
         try:
             outputs.append(_through_region(layer, index, infos))
         except InvalidNetworkError as error:
             errors[index] = error
-    if failing is not None:
-        failing.pop(layer, None)
+    if failed_branches is not None:
+        failed_branches.pop(layer, None)
     if not errors:
         return op.gives((), (), outputs)
-    [(index, first), *others] = errors.items()
-    if failing is None or others or any(op.failures):
+    [(index, first), *other_errors] = errors.items()
+    if failed_branches is None or other_errors or any(op.failures):
         raise first
-    failing[layer] = index, "; ".join(first.problems)
+    failed_branches[layer] = index, "; ".join(first.problems)
     return outputs[0]
 
 
@@ -255,10 +259,10 @@ def failing_branches_emptied() -> Iterator[None]:
     token = _failing.set({})
     try:
         yield
-        failing = _failing.get() or {}
+        failed_branches = _failing.get() or {}
     finally:
         _failing.reset(token)
-    for layer, (index, reason) in failing.items():
+    for layer, (index, reason) in failed_branches.items():
         empty_branch(layer, index, reason)
 
 
@@ -280,8 +284,8 @@ def _through_region(layer: Layer, index: int, bound: Infos) -> Infos:
         InvalidNetworkError: layers of the region have errors; lists all of them.
     """
     region = layer.regions[index]
-    order, stuck = region.schedule()
-    errors = [cycle_problem(stuck)] if stuck else []
+    order, stuck_layers = region.schedule()
+    errors = [cycle_problem(stuck_layers)] if stuck_layers else []
     for region_input, info in zip(region.inputs, bound, strict=True):
         bound_or_error = bound_info(region_input.output, info)
         errors += [f"layer {region_input}: {bound_or_error}"] if isinstance(bound_or_error, str) else []
@@ -352,8 +356,8 @@ def shaped_by_data(graph: Graph) -> set[Value]:
 
 
 def _is_dynamic(value: Value) -> bool:
-    declared = value.producer.op.results
-    return declared[min(value.index, len(declared) - 1)].dynamic
+    declared_results = value.producer.op.results
+    return declared_results[min(value.index, len(declared_results) - 1)].dynamic
 
 
 def _clear_infos(values: Iterable[Value]) -> None:
@@ -365,25 +369,27 @@ def _title(value: Value) -> str:
     return "its output" if len(value.producer.outputs) == 1 else f"its output {value.index}"
 
 
-def _merged(inferred: TensorInfo | None, declared: TensorInfo | None, title: str) -> TensorInfo | str:
-    if inferred is None:
+def _merged(inferred_info: TensorInfo | None, declared_info: TensorInfo | None, title: str) -> TensorInfo | str:
+    if inferred_info is None:
         hint = "has no tensor info and none can be inferred; declare it with outputs=[TensorInfo(...)]"
-        return declared or f"{title} {hint}"
-    if declared is None:
-        return inferred
-    if declared.dtype is not inferred.dtype:
-        return f"{title} is declared as {declared.dtype}, but it gives {inferred.dtype}"
-    has_same_shape = declared.shape == inferred.shape
-    if has_same_shape and _is_plain(inferred) and _is_plain(declared):
-        return declared
-    if not has_same_shape and not declared.shape.accepts(inferred.shape):
-        return f"{title} is declared with shape {declared.shape}, but it gives {inferred.shape}"
-    element = inferred.element and _merged(inferred.element, declared.element, f"every element of {title}")
+        return declared_info or f"{title} {hint}"
+    if declared_info is None:
+        return inferred_info
+    if declared_info.dtype is not inferred_info.dtype:
+        return f"{title} is declared as {declared_info.dtype}, but it gives {inferred_info.dtype}"
+    has_same_shape = declared_info.shape == inferred_info.shape
+    if has_same_shape and _is_plain(inferred_info) and _is_plain(declared_info):
+        return declared_info
+    if not has_same_shape and not declared_info.shape.accepts(inferred_info.shape):
+        return f"{title} is declared with shape {declared_info.shape}, but it gives {inferred_info.shape}"
+    element = inferred_info.element and _merged(
+        inferred_info.element, declared_info.element, f"every element of {title}"
+    )
     if isinstance(element, str):
         return element
-    shape = inferred.shape.merged(declared.shape)
+    shape = inferred_info.shape.merged(declared_info.shape)
     try:
-        return TensorInfo(shape, inferred.dtype, declared.quantization, inferred.constant, element)
+        return TensorInfo(shape, inferred_info.dtype, declared_info.quantization, inferred_info.constant, element)
     except InvalidArgumentError as error:
         return f"{title} cannot be as it is declared: {error}"
 

@@ -52,14 +52,14 @@ class MergedNames:
 
         Merged names that occur several times are visited once.
         """
-        pending, visited = [*reversed(self._parts)], set[MergedNames]()
-        while pending:
-            part = pending.pop()
+        pending_parts, visited_parts = [*reversed(self._parts)], set[MergedNames]()
+        while pending_parts:
+            part = pending_parts.pop()
             if isinstance(part, str):
                 yield part
-            elif part not in visited:
-                visited.add(part)
-                pending += reversed(part._parts)
+            elif part not in visited_parts:
+                visited_parts.add(part)
+                pending_parts += reversed(part._parts)
 
 
 NO_NAMES: Final = MergedNames()

@@ -59,11 +59,11 @@ class Network(Builders):
         Raises:
             InvalidArgumentError: too many values, a value of another network, or an argument that is not a value.
         """
-        declared = outputs if isinstance(outputs, Sequence) else () if outputs is None else (outputs,)
+        declared_infos = outputs if isinstance(outputs, Sequence) else () if outputs is None else (outputs,)
         expect(op, Op, "add_layer needs an operator such as Addition()")
         inputs = [_as_value(value) for value in values]
         copies = [_as_graph(region).clone() for region in regions] if regions else ()
-        layer = self.graph.add(op.canonical(), inputs, name=name, outputs=declared, source=source, regions=copies)
+        layer = self.graph.add(op.canonical(), inputs, name=name, outputs=declared_infos, source=source, regions=copies)
         infer_layer(layer)
         return layer
 
@@ -154,9 +154,9 @@ class Network(Builders):
         changed_layers: set[Layer] = set()
         for dependent in _dependents(layer):
             if dependent is layer or any(value.producer in changed_layers for value in dependent.values):
-                previous = _infos_and_constants(dependent)
+                previous_infos = _infos_and_constants(dependent)
                 infer_layer(dependent)
-                changed_layers |= {dependent} if _infos_and_constants(dependent) != previous else set()
+                changed_layers |= {dependent} if _infos_and_constants(dependent) != previous_infos else set()
 
     @property
     def inputs(self) -> dict[int, Layer]:
@@ -186,9 +186,9 @@ class Network(Builders):
 
     def problems(self) -> Iterator[str]:
         """Yield a message for each error in the network."""
-        order, stuck = self.graph.schedule()
-        if stuck:
-            yield cycle_problem(stuck)
+        order, stuck_layers = self.graph.schedule()
+        if stuck_layers:
+            yield cycle_problem(stuck_layers)
         for layer in order:
             for error in infer_layer(layer):
                 yield f"layer {layer}: {error}"
@@ -254,7 +254,7 @@ def _infos_and_constants(layer: Layer) -> list[tuple[TensorInfo | None, int]]:
 def _dependents(layer: Layer) -> list[Layer]:
     """Return the layer and all layers that depend on it, in topological order; empty if it depends on itself."""
     order: list[Layer] = []
-    visited = {layer}
+    visited_layers = {layer}
     path = [(layer, iter(_consumers(layer)))]
     while path:
         path_end, consumers = path[-1]
@@ -264,8 +264,8 @@ def _dependents(layer: Layer) -> list[Layer]:
             path.pop()
         elif next_layer is layer:
             return []
-        elif next_layer not in visited:
-            visited.add(next_layer)
+        elif next_layer not in visited_layers:
+            visited_layers.add(next_layer)
             path.append((next_layer, iter(_consumers(next_layer))))
     return order[::-1]
 
@@ -288,7 +288,7 @@ def _border_problems(graph: Graph) -> Iterator[str]:
 
 def _operand_index(layer: Layer, name: str) -> int:
     layer.operand(name)
-    return next(index for index, declared in enumerate(layer.op.operands) if declared.name == name)
+    return next(index for index, declared_operand in enumerate(layer.op.operands) if declared_operand.name == name)
 
 
 def _as_graph(network: Network | Graph) -> Graph:

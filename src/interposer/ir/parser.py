@@ -127,7 +127,7 @@ class _Parser:
             lexer.take("word", "as")
             statement.name = self.string()
         elif lexer.accept("mark", ":"):
-            statement.outputs = self.items(lambda: self.output(implied=statement.kind.text == "Input"))
+            statement.outputs = self.items(lambda: self.output(is_implied=statement.kind.text == "Input"))
         if lexer.accept("word", "from"):
             statement.source = self.string()
         if lexer.accept("word", "replacing"):
@@ -138,10 +138,10 @@ class _Parser:
     def input_token(self) -> Token:
         return self.lexer.accept("word", "_") or self.lexer.take("name", what="a value such as %x, or _")
 
-    def output(self, implied: bool) -> _Output:
+    def output(self, is_implied: bool) -> _Output:
         info = self.info()
         if not self.lexer.accept("word", "declared"):
-            return _Output(info, info if implied else None)
+            return _Output(info, info if is_implied else None)
         if self.lexer.sees("word", "_") or self.sees_type():
             return _Output(info, self.info())
         return _Output(info, info)
@@ -355,11 +355,11 @@ class _Builder:
             )
         with self.parser.at(statement.start):
             infos = [_with_value(output.info, op) for output in outputs]
-        declared = [
+        declared_infos = [
             info if output.declared is output.info else output.declared
             for info, output in zip(infos, outputs, strict=True)
         ]
-        layer = self.graph.add(op, name=name, outputs=declared, source=statement.source)
+        layer = self.graph.add(op, name=name, outputs=declared_infos, source=statement.source)
         layer.backend, layer.hint = statement.backend, statement.hint
         layer.replaced, layer.regions = statement.replaced, statement.regions
         for value, info in zip(layer.outputs, infos, strict=True):
@@ -381,8 +381,8 @@ class _Builder:
         written_name, colon, index = token.text[1:].rpartition(":")
         if not colon or index.endswith('"'):
             written_name, index = token.text[1:], ""
-        quoted = written_name.startswith('"')
-        name = self.parser.unquoted(token._replace(text=written_name)) if quoted else written_name
+        is_quoted = written_name.startswith('"')
+        name = self.parser.unquoted(token._replace(text=written_name)) if is_quoted else written_name
         return name, int(index[:9]) if index else None
 
     def check_names(self, statement: _Statement, op: Op, name: str) -> None:

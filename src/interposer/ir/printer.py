@@ -81,14 +81,14 @@ class _Printer:
             yield f"replacing {', '.join(map(_quoted, layer.replaced))}"
 
     def output(self, value: Value) -> str:
-        op, info, declared = value.producer.op, value.info, value.declared
+        op, info, declared_info = value.producer.op, value.info, value.declared
         op_array = op.value if isinstance(op, Constant) else None
         text = self.info(info, op_array)
-        if declared is None:
+        if declared_info is None:
             return f"{text} declared _" if isinstance(op, Input) else text
-        if info == declared and same_constant(info, declared):
+        if info == declared_info and same_constant(info, declared_info):
             return text if isinstance(op, Input) else f"{text} declared"
-        return f"{text} declared {self.info(declared)}"
+        return f"{text} declared {self.info(declared_info)}"
 
     def info(self, info: TensorInfo | None, omitted: Array | None = None) -> str:
         if info is None:
@@ -117,8 +117,8 @@ class _Printer:
         return repr(value) if isinstance(value, (int, float, type(None))) else self.array(value)
 
     def items(self, values: Sequence[Any], codec: Codec) -> str:
-        joined = ", ".join(self.value(value, codec) for value in values)
-        return f"({joined},)" if len(values) == 1 else f"({joined})"
+        values_text = ", ".join(self.value(value, codec) for value in values)
+        return f"({values_text},)" if len(values) == 1 else f"({values_text})"
 
     def array(self, array: Array) -> str:
         array = _ARRAY.coerce(array)
@@ -204,8 +204,8 @@ def _number(element: Any) -> str:
     data_type = DataType.of(element.dtype)
     if not data_type.is_float:
         return str(bool(element)) if data_type is DataType.BOOL else str(int(element))
-    shortest = float(str(element))
-    return repr(shortest if data_type.numpy.type(shortest) == element else float(element))
+    shortest_number = float(str(element))
+    return repr(shortest_number if data_type.numpy.type(shortest_number) == element else float(element))
 
 
 def _hash(array: Array) -> str:

@@ -45,8 +45,8 @@ def named_graphs(graph: Graph, prefix: str | None = None) -> Iterator[tuple[str,
 
 def places(graph: Graph) -> Iterator[Place]:
     """Yield all layers of a graph and of the regions in it, each graph in running order."""
-    for prefix, nested in named_graphs(graph):
-        yield from (Place(f"{prefix}{layer.name}", nested, layer) for layer in nested.topological())
+    for prefix, nested_graph in named_graphs(graph):
+        yield from (Place(f"{prefix}{layer.name}", nested_graph, layer) for layer in nested_graph.topological())
 
 
 def path(graph: Graph) -> str:
@@ -102,12 +102,12 @@ def bound_info(value: Value, info: TensorInfo) -> TensorInfo | str:
 
     Returns a text with the reason if the tensor does not fit what the input declares. Large constants are dropped.
     """
-    declared, constant = value.declared, info.constant
+    declared_info, constant = value.declared, info.constant
     if constant is not None and constant.size > _KNOWN_ELEMENTS:
         info = info.with_constant(None)
-    if declared is None:
+    if declared_info is None:
         return info
-    has_same_type = (declared.dtype, declared.quantization) == (info.dtype, info.quantization)
-    if not has_same_type or not declared.shape.accepts(info.shape):
-        return f"it is declared as {declared}, but is bound to {info}"
-    return info.with_shape(info.shape.merged(declared.shape)).with_constant(info.constant)
+    has_same_type = (declared_info.dtype, declared_info.quantization) == (info.dtype, info.quantization)
+    if not has_same_type or not declared_info.shape.accepts(info.shape):
+        return f"it is declared as {declared_info}, but is bound to {info}"
+    return info.with_shape(info.shape.merged(declared_info.shape)).with_constant(info.constant)

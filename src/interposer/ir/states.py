@@ -65,8 +65,8 @@ def states_of(graph: Graph) -> list[State]:
 
 def direct_sinks(graph: Graph) -> list[Layer]:
     """Return the Output layers, without those that set a state to a value which is an output to the caller as well."""
-    returned = {layer.values[0] for layer in graph.outputs}
-    return [layer for layer in graph.sinks if not _is_state(layer) or layer.values[0] not in returned]
+    returned_values = {layer.values[0] for layer in graph.outputs}
+    return [layer for layer in graph.sinks if not _is_state(layer) or layer.values[0] not in returned_values]
 
 
 def free_binding_id(graph: Graph) -> int:
@@ -151,12 +151,12 @@ def _source_problems(layer: Layer) -> Iterator[str]:
 
 
 def _target_problems(layer: Layer, reader: Layer) -> Iterator[str]:
-    info, declared = layer.values[0].info if layer.values else None, reader.output.info
-    if info is None or declared is None:
+    info, declared_info = layer.values[0].info if layer.values else None, reader.output.info
+    if info is None or declared_info is None:
         return
-    shape_fits = info.shape.accepts(declared.shape) and info.quantization == declared.quantization
-    if not shape_fits or info.dtype is not declared.dtype:
-        yield f"the state {_name(layer)!r} is {declared}, but is set to {info}"
+    shape_fits = info.shape.accepts(declared_info.shape) and info.quantization == declared_info.quantization
+    if not shape_fits or info.dtype is not declared_info.dtype:
+        yield f"the state {_name(layer)!r} is {declared_info}, but is set to {info}"
 
 
 def _is_state(layer: Layer) -> bool:

@@ -40,9 +40,9 @@ class SubgraphView:
         self.graph = graph
         self.layers = tuple([layer for layer in order or graph.topological() if layer.guid in guids])
         self._guids = guids
-        read = [value for layer in self.layers for value in layer._inputs if value is not None]
-        external = [value for value in read if value.producer.guid not in guids]
-        self.operands: tuple[Value, ...] = tuple(dict.fromkeys(external))
+        values_read = [value for layer in self.layers for value in layer._inputs if value is not None]
+        external_values = [value for value in values_read if value.producer.guid not in guids]
+        self.operands: tuple[Value, ...] = tuple(dict.fromkeys(external_values))
         self.inputs = tuple([value for value in self.operands if not value.is_constant])
         self.constants = tuple([value for value in self.operands if value.is_constant])
         self.outputs = tuple([value for layer in self.layers for value in layer.outputs if self._leaves(value)])

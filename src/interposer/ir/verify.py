@@ -110,9 +110,9 @@ def _use_problems(graph: Graph) -> Iterator[str]:
         for use in dict.fromkeys(value.uses):
             key = (id(value), use.layer.guid, use.position)
             if recorded_uses[key] != actual_uses[key]:
-                recorded, actual = _times(recorded_uses[key]), _times(actual_uses[key])
-                yield (f"tensor {value.name!r} notes {recorded} that layer {use.layer} takes it as input "
-                       f"{use.position}; expected {actual}")  # fmt: skip
+                recorded_times, actual_times = _times(recorded_uses[key]), _times(actual_uses[key])
+                yield (f"tensor {value.name!r} notes {recorded_times} that layer {use.layer} takes it as input "
+                       f"{use.position}; expected {actual_times}")  # fmt: skip
     for layer in graph:
         for index, input_value in enumerate(layer.inputs):
             if input_value is not None and not recorded_uses[id(input_value), layer.guid, index]:
@@ -128,9 +128,9 @@ def _connection_problems(graph: Graph, layer: Layer) -> Iterator[str]:
     if error:
         yield error
         return
-    for declared, argument in zip(layer.op.operands, layer.op.arguments(layer.inputs), strict=True):
-        if not declared.optional and argument in (None, ()):
-            yield f"{declared.name} is not connected"
+    for declared_operand, argument in zip(layer.op.operands, layer.op.arguments(layer.inputs), strict=True):
+        if not declared_operand.optional and argument in (None, ()):
+            yield f"{declared_operand.name} is not connected"
     for index, value in enumerate(layer.inputs):
         if value is not None:
             yield from (f"input {index}, {value.name!r}, {problem}" for problem in _producer_problems(graph, value))
@@ -157,10 +157,10 @@ def _output_problems(layer: Layer) -> Iterator[str]:
 
 def _has_inferred_infos(layer: Layer) -> bool:
     """Return True if all outputs of a layer have the infos of its last inference, which is still valid."""
-    last = known_inference(layer)
-    if last is None:
+    last_inference = known_inference(layer)
+    if last_inference is None:
         return False
-    for value, info in zip(layer.outputs, last.outputs, strict=True):
+    for value, info in zip(layer.outputs, last_inference.outputs, strict=True):
         if info is None or value.info is not info:
             return False
     return True
@@ -187,8 +187,8 @@ def _crossing_problems(layer: Layer, op: ControlFlow) -> Iterator[str]:
     if tuple(map(len, known_results)) != op.region_outputs():
         return  # the missing infos are reported for the region itself
     try:
-        for carried in (op.initial(operands), op.carried_on(known_results)):
-            yield from _entering_problems(layer, op.bound(operands, carried))
+        for carried_infos in (op.initial(operands), op.carried_on(known_results)):
+            yield from _entering_problems(layer, op.bound(operands, carried_infos))
         for value, info in zip(
             layer.outputs, op.gives(operands, op.carried_on(known_results), known_results), strict=True
         ):
@@ -208,20 +208,20 @@ def _entering_problems(layer: Layer, bound: Sequence[Sequence[TensorInfo]]) -> I
 
 def _inference_problems(layer: Layer) -> Iterator[str]:
     try:
-        inferred = layer.op.infer_infos(*layer.input_infos)
+        inferred_infos = layer.op.infer_infos(*layer.input_infos)
     except InvalidArgumentError as error:
         yield str(error)
         return
-    if len(inferred) != len(layer.outputs):
-        yield f"{layer.kind} infers {len(inferred)} infos for {len(layer.outputs)} outputs"
+    if len(inferred_infos) != len(layer.outputs):
+        yield f"{layer.kind} infers {len(inferred_infos)} infos for {len(layer.outputs)} outputs"
         return
-    for value, info in zip(layer.outputs, inferred, strict=True):
+    for value, info in zip(layer.outputs, inferred_infos, strict=True):
         if value.info is not None and not _agree(value.info, info):
             yield f"output {value.name!r} is {value.info}; {layer.kind} gives {info}"
 
 
-def _agree(info: TensorInfo, inferred: TensorInfo | None) -> bool:
-    return inferred is None or (info.dtype is inferred.dtype and info.shape.accepts(inferred.shape))
+def _agree(info: TensorInfo, inferred_info: TensorInfo | None) -> bool:
+    return inferred_info is None or (info.dtype is inferred_info.dtype and info.shape.accepts(inferred_info.shape))
 
 
 def _placement_problems(layer: Layer) -> Iterator[str]:

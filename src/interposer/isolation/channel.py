@@ -100,9 +100,9 @@ class Channel:
             GarbageError: the received bytes are not a message.
         """
         received, fds = self._receive_with_fds()
-        started = time.monotonic() if len(received) < HEAD.size else 0.0
+        started_at = time.monotonic() if len(received) < HEAD.size else 0.0
         while len(received) < HEAD.size:
-            received += self._receive_some(started)
+            received += self._receive_some(started_at)
         mark, kind, number, length = HEAD.unpack_from(received)
         if mark != MARK or length > LONGEST:
             raise GarbageError(f"bytes that are no message: {received[:16]!r}")
@@ -132,8 +132,8 @@ class Channel:
         while not self._poll.poll(0) and time.perf_counter() < until:
             pass
 
-    def _receive_some(self, started: float) -> bytes:
-        if self._waiting is not None and time.monotonic() - started > self._waiting:
+    def _receive_some(self, started_at: float) -> bytes:
+        if self._waiting is not None and time.monotonic() - started_at > self._waiting:
             raise TimeoutError
         received = self._socket.recv(_CHUNK)
         if not received:
@@ -141,9 +141,9 @@ class Channel:
         return received
 
     def _receive_rest(self, body: bytes, length: int) -> bytes:
-        pieces, length_so_far, started = [body], len(body), time.monotonic()
+        pieces, length_so_far, started_at = [body], len(body), time.monotonic()
         while length_so_far < length:
-            pieces.append(self._receive_some(started))
+            pieces.append(self._receive_some(started_at))
             length_so_far += len(pieces[-1])
         return b"".join(pieces)
 

@@ -135,9 +135,9 @@ class Compilation:
         answer, reader = self._answer or {}, Reader(self._new_arrays, self._part)
         with reading(f"the answer of {_METHOD}"):
             substitutions = [self._substitution(view, row, reader) for row in answer["substitutions"]]
-            failed = [Failure(self._replica.part(view, row["part"]), str(row["reason"])) for row in answer["failed"]]
+            failures = [Failure(self._replica.part(view, row["part"]), str(row["reason"])) for row in answer["failed"]]
             remarks = [str(remark) for remark in answer["remarks"]]
-        return OptimizationViews(view, substitutions=substitutions, failed=failed, remarks=remarks)
+        return OptimizationViews(view, substitutions=substitutions, failed=failures, remarks=remarks)
 
     def _substitution(self, view: SubgraphView, plain: Plain, reader: Reader) -> Substitution:
         inputs = tuple(self._replica.values[int(layer), int(index)] for layer, index in plain["inputs"])

@@ -144,18 +144,18 @@ class ServedProfiling:
                 self._send_rows(rows)
                 rows = []
         self._send_rows(rows)
-        lost, self._lost_count = self._lost_count + events_taken.lost, 0
-        if lost:
-            events.send(self._socket_end, events.LOST, events.integers([lost]))
+        num_lost, self._lost_count = self._lost_count + events_taken.lost, 0
+        if num_lost:
+            events.send(self._socket_end, events.LOST, events.integers([num_lost]))
 
     def _send_rows(self, rows: list[int]) -> None:
         """Send events, without those whose times are no integers of 64 bits."""
         try:
             body = events.integers(rows)
         except (OverflowError, TypeError, ValueError):
-            valid = [row for row in zip(*[iter(rows)] * events.WIDTH, strict=True) if all(map(_is_integer, row))]
-            self._lost_count += len(rows) // events.WIDTH - len(valid)
-            body = events.integers([number for row in valid for number in row])
+            valid_rows = [row for row in zip(*[iter(rows)] * events.WIDTH, strict=True) if all(map(_is_integer, row))]
+            self._lost_count += len(rows) // events.WIDTH - len(valid_rows)
+            body = events.integers([number for row in valid_rows for number in row])
         if body:
             events.send(self._socket_end, events.EVENTS, body)
 

@@ -139,11 +139,11 @@ class Stream:
 
     def _switch(self) -> None:
         """Let the child send its events if they are needed now, or end it."""
-        connection, on = self._connection, self.is_wanted
-        if connection is not None and connection.is_on != on:
-            connection.command(events.ON if on else events.OFF)
-            connection.is_on = on
-            if not on:
+        connection, is_wanted = self._connection, self.is_wanted
+        if connection is not None and connection.is_on != is_wanted:
+            connection.command(events.ON if is_wanted else events.OFF)
+            connection.is_on = is_wanted
+            if not is_wanted:
                 connection.forget()
 
     @contextmanager
@@ -193,10 +193,10 @@ class Stream:
     def _changed(self, recorders: int) -> None:
         """Begin or end to record; called before a recorder stops, which gets all events first."""
         with self._lock:
-            fewer, self._recorders = recorders < self._recorders, recorders
+            are_fewer, self._recorders = recorders < self._recorders, recorders
             if self._connection is None:
                 return
-            if fewer and (recorders or self._enabled):
+            if are_fewer and (recorders or self._enabled):
                 self._connection.command(events.FLUSH)
             else:
                 self._switch()
@@ -335,17 +335,17 @@ class _Connection:
                 raise events.WrongEventsError(f"a message of kind {part.kind}")
         self._settle()
 
-    def _correlate(self, sent: int, now: int) -> None:
+    def _correlate(self, sent_at: int, now: int) -> None:
         """Relate the child's clock to the host's, by a time that it read after a command was sent, before its answer.
 
         Both normally read the same clock. Then the child's time is between the two of the host, and is used unchanged.
         """
         received = perf_counter_ns()
-        if sent <= now <= received and self._clock is None:
+        if sent_at <= now <= received and self._clock is None:
             return
         if self._clock is None:
             self._clock = DeviceClock()
-        self._clock.correlate(now, sent, received)
+        self._clock.correlate(now, sent_at, received)
 
     def _to_host(self, time_ns: int) -> int:
         return time_ns if self._clock is None else self._clock.to_host(time_ns)
@@ -420,12 +420,12 @@ class _Connection:
         """Add the layers that the child has run; return False if this has to wait for the end of the run."""
         if window is None:
             return True
-        if not window.end or any(sent is not None and sent.trace.inference < 0 for sent in window.marks):
+        if not window.end or any(mark is not None and mark.trace.inference < 0 for mark in window.marks):
             return False
         times = [min(max(self._to_host(time_ns), window.begin), window.end) for time_ns in steps.times]
-        for sent, begin, end in zip(window.marks, times, times[1:], strict=False):
-            if sent is not None:
-                _add(sent.trace, [sent.execution, begin, end, self._threads[steps.thread]])
+        for mark, begin, end in zip(window.marks, times, times[1:], strict=False):
+            if mark is not None:
+                _add(mark.trace, [mark.execution, begin, end, self._threads[steps.thread]])
         return True
 
 

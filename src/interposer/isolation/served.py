@@ -128,10 +128,11 @@ class Served:
         verdicts: list[Support] = [checked(answer, Support, "query", self.backend.id) for answer in answers]
         if len(verdicts) != len(known_part):
             raise BackendContractError(f"query gave {len(verdicts)} verdicts for {len(known_part)} layers")
-        remaining = iter(verdicts)
+        remaining_verdicts = iter(verdicts)
         return {
             "verdicts": [
-                [reason_of_unknown[layer]] if layer in reason_of_unknown else next(remaining).reasons for layer in view
+                [reason_of_unknown[layer]] if layer in reason_of_unknown else next(remaining_verdicts).reasons
+                for layer in view
             ]
         }
 
@@ -141,8 +142,8 @@ class Served:
         Compiled objects stay here, and are represented by tokens in the answer.
         """
         view, layers = self._view(request, self.reader(request))
-        returned = self.backend.optimize_subgraph(view, request["options"])
-        answer: OptimizationViews = checked(returned, OptimizationViews, "optimize_subgraph", self.backend.id)
+        returned_views = self.backend.optimize_subgraph(view, request["options"])
+        answer: OptimizationViews = checked(returned_views, OptimizationViews, "optimize_subgraph", self.backend.id)
         token_ops: list[Op] = []
         packer = Packer(lambda op: _token(op, token_ops))
         numbers = {layer: number for number, layer in enumerate(layers)}
@@ -279,8 +280,8 @@ class Served:
         network.fetch([slot for slot in request["outputs"] if isinstance(slot, int)])
         late_outputs = [
             output
-            for output, requested in zip(outputs, request["outputs"], strict=True)
-            if not isinstance(requested, int)
+            for output, requested_output in zip(outputs, request["outputs"], strict=True)
+            if not isinstance(requested_output, int)
         ]
         self.results = [np.array(handle.map()) for handle in late_outputs]
         return {"shapes": [list(array.shape) for array in self.results]}
@@ -307,9 +308,9 @@ class Served:
             if kind == "profiling context" and self.profiling is not None:
                 self.profiling.drop_context(number)
                 continue
-            dropped = objects[kind].pop(number, None)
-            if isinstance(dropped, ServedNetwork | TensorHandle):
-                dropped.destroy()
+            dropped_object = objects[kind].pop(number, None)
+            if isinstance(dropped_object, ServedNetwork | TensorHandle):
+                dropped_object.destroy()
         return {}
 
 
@@ -345,8 +346,8 @@ def _part(part: SubgraphView, numbers: Mapping[Layer, int]) -> list[int]:
     return [numbers[layer] for layer in part]
 
 
-def _substitution(returned: object, packer: Packer, numbers: Mapping[Layer, int]) -> Plain:
-    substitution: Substitution = checked(returned, Substitution, "optimize_subgraph", "")
+def _substitution(returned_object: object, packer: Packer, numbers: Mapping[Layer, int]) -> Plain:
+    substitution: Substitution = checked(returned_object, Substitution, "optimize_subgraph", "")
 
     def place(value: Value) -> list[int]:
         return [numbers[value.producer], value.index]
@@ -392,10 +393,10 @@ class ServedNetwork:
         for slot, info in enumerate(infos):
             own_memory = self.own_memory
             self._handles[slot] = self.factory.new_handle(info, None, managed=True) if own_memory else ArrayHandle(info)
-        for slot, ended in lifetimes if self.own_memory else ():
+        for slot, has_ended in lifetimes if self.own_memory else ():
             handle = self._handles[slot]
             if handle is not None:
-                (handle.allocate if ended else handle.manage)()
+                (handle.allocate if has_ended else handle.manage)()
 
     def constant(self, info: TensorInfo | None) -> TensorHandle:
         """Create a constant in the backend from an info that contains its array, and return the handle."""

@@ -58,13 +58,13 @@ def _limit(memory_bytes: int | None) -> Callable[[int], None]:
     limit.
     """
     if memory_bytes is None:
-        return lambda shared: None
+        return lambda shared_size: None
     pages = int(open("/proc/self/statm", encoding="ascii").read().split()[0])  # noqa: SIM115
     base_size = pages * resource.getpagesize() + int(memory_bytes)
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
 
-    def apply(shared: int) -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (base_size + shared, hard))
+    def apply(shared_size: int) -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (base_size + shared_size, hard))
 
     return apply
 

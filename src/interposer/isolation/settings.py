@@ -40,10 +40,10 @@ class Isolation:
             is_unlimited = value is None and name == "deadline_seconds"
             if not is_unlimited and not 0 < as_float(value, requirement) < math.inf:
                 raise InvalidArgumentError(f"{requirement}, not {value!r}")
-        for name, least in (("max_restarts", 0), ("memory_bytes", 1)):
+        for name, minimum in (("max_restarts", 0), ("memory_bytes", 1)):
             value = getattr(self, name)
-            if value is not None and not (_is_number(value) and least <= value < math.inf and value == int(value)):
-                raise InvalidArgumentError(f"{name} must be None or a whole number from {least}, not {value!r}")
+            if value is not None and not (_is_number(value) and minimum <= value < math.inf and value == int(value)):
+                raise InvalidArgumentError(f"{name} must be None or a whole number from {minimum}, not {value!r}")
 
 
 def _is_number(value: object) -> bool:
@@ -60,22 +60,22 @@ def requested_isolations(value: Collection[str] | Mapping[str, Isolation] | None
         InvalidArgumentError: an element is not a backend id, or a value is not an `Isolation`.
         ConfigError: the environment or the file has an invalid setting.
     """
-    requested: Any = settings()["isolate"].read() or () if value is None else value
-    if isinstance(requested, Mapping) and all(isinstance(name, str) for name in requested):
-        isolations = dict(requested)
+    requested_settings: Any = settings()["isolate"].read() or () if value is None else value
+    if isinstance(requested_settings, Mapping) and all(isinstance(name, str) for name in requested_settings):
+        isolations = dict(requested_settings)
     else:
-        ids = listed_ids(requested, "isolate: backends", ordered=False)
+        ids = listed_ids(requested_settings, "isolate: backends", ordered=False)
         isolations = dict.fromkeys(ids, _configured_default()) if ids else {}
-    for name, how in isolations.items():
-        if not isinstance(how, Isolation):
-            raise InvalidArgumentError(f"backend {name!r} is isolated by an Isolation(...), not by {how!r}")
+    for name, isolation in isolations.items():
+        if not isinstance(isolation, Isolation):
+            raise InvalidArgumentError(f"backend {name!r} is isolated by an Isolation(...), not by {isolation!r}")
     return isolations
 
 
 def _configured_default() -> Isolation:
-    defaults, configured = Isolation(), settings()
-    deadline = configured["isolation_deadline_seconds"].read()
-    restarts = configured["isolation_max_restarts"].read()
+    defaults, configured_settings = Isolation(), settings()
+    deadline = configured_settings["isolation_deadline_seconds"].read()
+    restarts = configured_settings["isolation_max_restarts"].read()
     return replace(
         defaults,
         deadline_seconds=defaults.deadline_seconds if deadline is None else deadline or None,

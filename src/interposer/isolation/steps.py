@@ -224,10 +224,10 @@ class Steps:
             BackendError: the backend raised an exception.
         """
         with self._turn:
-            queued = [self._queue.popleft() for _ in range(len(self._queue))]
-            if not queued:  # another thread has run them
+            queued_steps = [self._queue.popleft() for _ in range(len(self._queue))]
+            if not queued_steps:  # another thread has run them
                 return
-            plan, marks = self._plan([step for step, _ in queued]), [sent for _, sent in queued]
+            plan, marks = self._plan([step for step, _ in queued_steps]), [mark for _, mark in queued_steps]
             self._factory.supervisor.call(lambda life: self._run(life, plan, marks))
             if not self._logged_steps.isdisjoint(plan.numbers):
                 self._forget_log()
@@ -258,8 +258,8 @@ class Steps:
             return
         self._prepare(life)
         if self._life is not life:
-            for logged in self._log:
-                self._execute(life, logged)
+            for logged_plan in self._log:
+                self._execute(life, logged_plan)
             self._life = life
 
     def _prepare(self, life: Life) -> None:
@@ -289,14 +289,14 @@ class Steps:
             request = {"do": "plan", "network": self._factory.number, "plan": plan.number, "steps": plan.plain}
             life.ask(request | {"alone": not self._sent_plans}, "the run", seconds)
             self._sent_plans.add(plan.number)
-        brought = self._to_bring(life, plan.reads)
+        brought_slots = self._to_bring(life, plan.reads)
         with self._factory.supervisor.stream.message(life, marks):
             try:
-                life.run(_body(self._factory.number, plan.number, brought, ()), plan.layer_of, seconds)
+                life.run(_body(self._factory.number, plan.number, brought_slots, ()), plan.layer_of, seconds)
             except InvalidValueError as error:
                 raise plan.located(error, life.step_index) from error.__cause__
         if self._factory.own_memory:
-            self._child_has |= dict.fromkeys([*brought, *plan.writes], life)
+            self._child_has |= dict.fromkeys([*brought_slots, *plan.writes], life)
             self._host_lacks |= plan.writes
 
     def _to_bring(self, life: Life, slots: set[int]) -> list[int]:
@@ -309,12 +309,12 @@ class Steps:
         """
         if not self._factory.own_memory:
             return []
-        missing = [slot for slot in slots if self._child_has.get(slot) is not life]
-        lost = [slot for slot in missing if slot in self._host_lacks]
-        if lost:
+        missing_slots = [slot for slot in slots if self._child_has.get(slot) is not life]
+        lost_slots = [slot for slot in missing_slots if slot in self._host_lacks]
+        if lost_slots:
             text = "the child process was lost together with tensors that only it had"
             raise BackendError(text, backend=self._factory.supervisor.backend)
-        return missing
+        return missing_slots
 
     def _fetch(self, slot: int) -> None:
         """Let the child copy the tensor with this slot from the backend's private memory to shared memory."""
@@ -374,12 +374,14 @@ class Steps:
         self._catch_up(life)
         workload.factory.configure(life)
         seconds, request_title = self._factory.supervisor.how.deadline_seconds, f"the run of layer {workload.title}"
-        brought = self._bring_in(life, [handle for handle in inputs if handle is not None and not self._is_own(handle)])
+        brought_tensors = self._bring_in(
+            life, [handle for handle in inputs if handle is not None and not self._is_own(handle)]
+        )
         request: Plain = {
             "do": "late",
             "network": self._factory.number,
             "workload": workload.number,
-            "inputs": [brought.get(id(handle), self._slot(handle)) for handle in inputs],
+            "inputs": [brought_tensors.get(id(handle), self._slot(handle)) for handle in inputs],
             "outputs": [self._late_output(handle) for handle in outputs],
         }
         own_slots = {handle.slot for handle in inputs if isinstance(handle, SharedHandle) and self._is_own(handle)}
@@ -401,12 +403,12 @@ class Steps:
             ]
         return list(zip(late_outputs, self._collect(life, infos), strict=True))
 
-    def _forget_late(self, written: Sequence[int]) -> None:
+    def _forget_late(self, written_slots: Sequence[int]) -> None:
         """Record that `run_late` has brought the tensors with these slots up to date in the host.
 
         The log of steps is deleted, since repeating them would not give these contents.
         """
-        for slot in written:
+        for slot in written_slots:
             self._forget_log()
             self._host_lacks.discard(slot)
             self._child_has.pop(slot, None)
@@ -421,16 +423,16 @@ class Steps:
 
         Returns what the child needs to find each tensor (its info, region and offset), by the `id` of the handle.
         """
-        packer, located = Packer(), dict[int, Plain]()
+        packer, located_tensors = Packer(), dict[int, Plain]()
         scratch, offset = self._scratch_region(life, [handle.info for handle in handles]), 0
         with ExitStack() as stack:
             for handle in handles:
                 info = handle.info.with_constant(None)
                 array = stack.enter_context(handle.mapped())
                 np.copyto(array_at(scratch.bytes, offset, info.dtype, array.shape), array)
-                located[id(handle)] = {"info": packer.info(info), "region": scratch.number, "offset": offset}
+                located_tensors[id(handle)] = {"info": packer.info(info), "region": scratch.number, "offset": offset}
                 offset += aligned(info_bytes(info))
-        return located
+        return located_tensors
 
     def _collect(self, life: Life, infos: Sequence[TensorInfo]) -> list[Array]:
         """Return copies of the arrays that the child `life` computed in the last request, whose infos are given."""
@@ -456,22 +458,22 @@ def steps_of(handles: Iterable[TensorHandle | None]) -> Steps | None:
 
     None without such a tensor.
     """
-    shared = next((handle for handle in handles if isinstance(handle, SharedHandle)), None)
-    users = None if shared is None else shared.memory.users
+    shared_handle = next((handle for handle in handles if isinstance(handle, SharedHandle)), None)
+    users = None if shared_handle is None else shared_handle.memory.users
     assert isinstance(users, Steps | None)
     return users
 
 
-def _body(network: int, plan: int, brought: Sequence[int], fetched: Sequence[int]) -> bytes:
-    numbers = (network, plan, len(brought), *brought, *fetched)
+def _body(network: int, plan: int, brought_slots: Sequence[int], fetched_slots: Sequence[int]) -> bytes:
+    numbers = (network, plan, len(brought_slots), *brought_slots, *fetched_slots)
     return struct.pack(f"<{len(numbers)}I", *numbers)
 
 
-def _actual_info(declared: TensorInfo, shape: Sequence[int]) -> TensorInfo:
+def _actual_info(declared_info: TensorInfo, shape: Sequence[int]) -> TensorInfo:
     tensor_shape = TensorShape([int(size) for size in shape])
-    if not tensor_shape.is_concrete or not declared.shape.accepts(tensor_shape):
-        raise ValueError(f"the shape {list(shape)} was found for {declared}")
-    info = declared.with_constant(None).with_shape(tensor_shape)
+    if not tensor_shape.is_concrete or not declared_info.shape.accepts(tensor_shape):
+        raise ValueError(f"the shape {list(shape)} was found for {declared_info}")
+    info = declared_info.with_constant(None).with_shape(tensor_shape)
     if info_bytes(info) > LONGEST_LATE:
         raise ValueError(f"the shape {list(shape)} takes {info_bytes(info)} bytes")
     return info

@@ -205,8 +205,10 @@ class Supervisor:
     def _drop(self, life: Life) -> None:
         regions = [("region", number) for number in life.unused_regions()]
         if self._dropped_objects or regions:
-            gone, self._dropped_objects = [*self._dropped_objects, *regions], []
-            life.ask({"do": "drop", "gone": gone}, "the dropping of what is not used", self.how.deadline_seconds)
+            dropped_objects, self._dropped_objects = [*self._dropped_objects, *regions], []
+            life.ask(
+                {"do": "drop", "gone": dropped_objects}, "the dropping of what is not used", self.how.deadline_seconds
+            )
 
     @property
     def life(self) -> Life | None:
@@ -295,20 +297,20 @@ def _forget(reference: weakref.ref[Constants], key: int) -> None:
 
 def _pickled(backend: str, factory: Callable[[], object]) -> str:
     try:
-        pickled = pickle.dumps(factory)
+        pickled_factory = pickle.dumps(factory)
     except Exception as error:
         raise BackendUnavailableError(
             backend,
             f"what makes it, {factory!r}, cannot be handed to a child process ({error}); "
             "register a class or a function of a module, or do not isolate the backend",
         ) from error
-    if b"__main__" in pickled:
+    if b"__main__" in pickled_factory:
         raise BackendUnavailableError(
             backend,
             f"{getattr(factory, '__qualname__', factory)!r} is defined in the main program, which a child process does "
             "not run; put it into a module, or do not isolate the backend",
         )
-    return base64.b64encode(pickled).decode("ascii")
+    return base64.b64encode(pickled_factory).decode("ascii")
 
 
 _supervisors: weakref.WeakSet[Supervisor] = weakref.WeakSet()

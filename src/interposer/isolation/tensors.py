@@ -105,8 +105,8 @@ class SharedMemory(MemoryManager):
 
     def _lifetimes(self) -> list[Lifetime]:
         last_moment = len(self.moments)
-        begins = {slot: moment for moment, (slot, ended) in enumerate(self.moments) if not ended}
-        ends = {slot: moment for moment, (slot, ended) in enumerate(self.moments) if ended}
+        begins = {slot: moment for moment, (slot, has_ended) in enumerate(self.moments) if not has_ended}
+        ends = {slot: moment for moment, (slot, has_ended) in enumerate(self.moments) if has_ended}
         slots = range(len(self.handles))
         sizes = [info_bytes(handle.info) for handle in self.handles]
         return [Lifetime(sizes[slot], begins.get(slot, 0), ends.get(slot, last_moment)) for slot in slots]
@@ -138,10 +138,10 @@ class SharedMemory(MemoryManager):
         """Copy the arenas after a fork, so that this process does not share them with its parent."""
         self._stale = False
         for name in ("given_region", "made_region"):
-            old: Region | None = getattr(self, name)
-            if old is not None:
-                copy = Region(old.size, writable=old.writable)
-                copy.bytes[:] = old.bytes
+            old_region: Region | None = getattr(self, name)
+            if old_region is not None:
+                copy = Region(old_region.size, writable=old_region.writable)
+                copy.bytes[:] = old_region.bytes
                 setattr(self, name, copy)
         for handle in self.handles:
             self.sort(handle, handle.mode)

@@ -84,8 +84,8 @@ def problem_to_plain(error: BaseException) -> Plain:
     plain: Plain = {"text": text, "is_option": isinstance(error, OptionError)}
     if isinstance(error, InvalidValueError):
         value = error.value if isinstance(error.value, int | float | str | list) else None
-        named = {"layer": error.layer, "operand": error.operand, "tensor": error.tensor, "reason": error.reason}
-        return plain | {"value": {**named, "position": error.position, "value": value, "allowed": error.allowed}}
+        named_facts = {"layer": error.layer, "operand": error.operand, "tensor": error.tensor, "reason": error.reason}
+        return plain | {"value": {**named_facts, "position": error.position, "value": value, "allowed": error.allowed}}
     if isinstance(error, LimitExceededError):
         return plain | {"limit": [error.what, error.needed, error.limit]}
     return plain
@@ -98,11 +98,11 @@ def problem_from_plain(plain: Plain, backend: str) -> InterposerError:
         return OptionError(text)
     if "value" in plain:
         facts = plain["value"]
-        position, allowed = facts["position"], facts["allowed"]
+        position, allowed_range = facts["position"], facts["allowed"]
         error = InvalidValueError(
             str(facts["reason"]), layer=str(facts["layer"]), backend=backend, operand=str(facts["operand"]),
             tensor=str(facts["tensor"]), position=None if position is None else tuple(map(int, position)),
-            value=facts["value"], allowed=None if allowed is None else (allowed[0], allowed[1]),
+            value=facts["value"], allowed=None if allowed_range is None else (allowed_range[0], allowed_range[1]),
         )  # fmt: skip
         error.args = (text,)
         return error
@@ -270,8 +270,8 @@ class Reader:
         for number, row in enumerate(plain):
             op = self._op_of(number, row)
             inputs = [None if source is None else layers[source[0]].outputs[source[1]] for source in row["inputs"]]
-            declared = [self.info(info) for info in row["declared"]]
-            layer = graph.add(op, inputs, name=str(row["name"]), outputs=declared, source=str(row["source"]))
+            declared_infos = [self.info(info) for info in row["declared"]]
+            layer = graph.add(op, inputs, name=str(row["name"]), outputs=declared_infos, source=str(row["source"]))
             layer.replaced = tuple(map(str, row["replaced"]))
             for value, info in zip(layer.outputs, row["infos"], strict=True):
                 value.info = self.info(info)

@@ -289,8 +289,8 @@ def plan(
     )
     dtype = exact_type(magnitude_sums.max(initial=0) * largest_distance(x))
     if scaling is Scaling.EXACT:
-        exact = ExactRequantizer.of(x, info.at(1), info.output, bias, repeats)
-        return Plan(centered_weights.astype(dtype), exact)
+        exact_requantizer = ExactRequantizer.of(x, info.at(1), info.output, bias, repeats)
+        return Plan(centered_weights.astype(dtype), exact_requantizer)
     return Plan(centered_weights.astype(dtype), Requantizer.of(x, info.at(1), info.output, bias, scaling, repeats))
 
 

@@ -52,8 +52,8 @@ def attention(
     capped = op.softcap * np.tanh(scaled_scores / op.softcap) if op.softcap else scaled_scores
     is_visible = _visible(op, capped, mask, valid_lengths, past=0 if past_key is None else past_key.shape[2])
     masked_scores = np.where(is_visible, capped + _mask_bias(mask, capped), -np.inf)
-    precise = masked_scores if op.softmax_precision is None else masked_scores.astype(op.softmax_precision.numpy)
-    probabilities = _softmax(precise, sink)
+    precise_scores = masked_scores if op.softmax_precision is None else masked_scores.astype(op.softmax_precision.numpy)
+    probabilities = _softmax(precise_scores, sink)
     probabilities = probabilities.astype(masked_scores.dtype, copy=False)
     output = _merged(_weighted(probabilities, v32, is_visible), query.ndim)
     scores = {

@@ -94,13 +94,13 @@ def best_boxes(boxes: Array, scores: Array, candidates: Array, limit: int, thres
     Candidates are positions in `boxes` (N, 4) and `scores` (N,). Two boxes overlap too much if their intersection over
     union exceeds the threshold. Among equal scores, the candidate with the lower position comes first.
     """
-    remaining = candidates[np.argsort(-scores[candidates], kind="stable")]
-    chosen: list[int] = []
-    while remaining.size and len(chosen) < limit:
-        best, lower_scored = remaining[0], remaining[1:]
-        chosen.append(int(best))
-        remaining = lower_scored[overlaps(boxes[best], boxes[lower_scored]) <= threshold]
-    return chosen
+    remaining_boxes = candidates[np.argsort(-scores[candidates], kind="stable")]
+    chosen_boxes: list[int] = []
+    while remaining_boxes.size and len(chosen_boxes) < limit:
+        best, lower_scored = remaining_boxes[0], remaining_boxes[1:]
+        chosen_boxes.append(int(best))
+        remaining_boxes = lower_scored[overlaps(boxes[best], boxes[lower_scored]) <= threshold]
+    return chosen_boxes
 
 
 def isolated_boxes(boxes: Array, scores: Array, candidates: Array, limit: int, threshold: float) -> list[int]:
@@ -110,14 +110,14 @@ def isolated_boxes(boxes: Array, scores: Array, candidates: Array, limit: int, t
     """
     ranked = candidates[np.argsort(-scores[candidates], kind="stable")]
     is_excluded = np.zeros(ranked.size, bool)
-    chosen: list[int] = []
+    chosen_boxes: list[int] = []
     for rank, best in enumerate(ranked):
-        if len(chosen) >= limit:
+        if len(chosen_boxes) >= limit:
             break
         if not is_excluded[rank]:
-            chosen.append(int(best))
+            chosen_boxes.append(int(best))
         is_excluded[rank + 1 :] |= overlaps(boxes[best], boxes[ranked[rank + 1 :]]) > threshold
-    return chosen
+    return chosen_boxes
 
 
 def take_greedily(boxes: Array, scores: Array, candidates: Iterable[int], limit: int | None, lower: Lower) -> list[int]:
@@ -128,15 +128,15 @@ def take_greedily(boxes: Array, scores: Array, candidates: Iterable[int], limit:
     of that list changes as in the reference: the first candidate moves to the position of the selected one, and the
     last one to the position of a dropped one.
     """
-    remaining = list(candidates)
-    chosen: list[int] = []
-    while remaining and (limit is None or len(chosen) < limit):
-        best_position = int(np.argmax(scores[remaining]))
-        remaining[0], remaining[best_position] = remaining[best_position], remaining[0]
-        box, lower_scored = boxes[remaining[0]], np.array(remaining[1:], np.int64)
-        chosen.append(remaining[0])
-        remaining = _without(remaining[1:], lower(lower_scored, overlaps(box, boxes[lower_scored])))
-    return chosen
+    remaining_boxes = list(candidates)
+    chosen_boxes: list[int] = []
+    while remaining_boxes and (limit is None or len(chosen_boxes) < limit):
+        best_position = int(np.argmax(scores[remaining_boxes]))
+        remaining_boxes[0], remaining_boxes[best_position] = remaining_boxes[best_position], remaining_boxes[0]
+        box, lower_scored = boxes[remaining_boxes[0]], np.array(remaining_boxes[1:], np.int64)
+        chosen_boxes.append(remaining_boxes[0])
+        remaining_boxes = _without(remaining_boxes[1:], lower(lower_scored, overlaps(box, boxes[lower_scored])))
+    return chosen_boxes
 
 
 def _without(candidates: list[int], is_dropped: Sequence[bool] | Array) -> list[int]:

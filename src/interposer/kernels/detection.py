@@ -105,11 +105,11 @@ class _Detections:
         class_count = min(self.op.max_classes_per_detection, self.op.num_classes)
         is_nnapi = self.op.rules is DetectionRules.NNAPI
         rows_per_box = class_count if is_nnapi else self.op.max_classes_per_detection
-        chosen = self._best(boxes, scores.max(axis=1, initial=-np.inf), self.op.max_detections)
-        for position, box in enumerate(chosen):
+        chosen_boxes = self._best(boxes, scores.max(axis=1, initial=-np.inf), self.op.max_detections)
+        for position, box in enumerate(chosen_boxes):
             for rank, score_class in enumerate(np.argsort(-scores[box], kind="stable")[:class_count]):
                 self._put(position * rows_per_box + rank, boxes[box], int(score_class), scores[box, score_class])
-        return len(chosen) * class_count if is_nnapi else len(chosen)
+        return len(chosen_boxes) * class_count if is_nnapi else len(chosen_boxes)
 
     def _best(self, boxes: Array, scores: Array, limit: int) -> list[int]:
         min_score, max_overlap = self.op.nms_score_threshold, self.op.nms_iou_threshold
@@ -273,8 +273,10 @@ def _best_pairs(op: BoxWithNmsLimit, scores: Array, boxes: Array, rows: Array) -
         class_boxes, candidates = boxes[:, column], rows[scores[rows, column] > op.score_threshold]
         check_boxes(class_boxes[candidates], f"class {column}")
         class_scores = scores[:, column]
-        lower = soft_lowering(op.nms_kernel, class_scores, op.iou_threshold, op.sigma, op.nms_score_threshold)
-        pairs += [(row, column) for row in take_greedily(class_boxes, class_scores, candidates.tolist(), limit, lower)]
+        lower_scores = soft_lowering(op.nms_kernel, class_scores, op.iou_threshold, op.sigma, op.nms_score_threshold)
+        pairs += [
+            (row, column) for row in take_greedily(class_boxes, class_scores, candidates.tolist(), limit, lower_scores)
+        ]
     best_first = sorted(pairs, key=lambda pair: -scores[pair])
     return sorted(best_first[:limit], key=lambda pair: pair[1])
 

@@ -49,9 +49,9 @@ def quantize_multiplier(real: ArrayLike) -> FixedPoint:
     multiplier = np.floor(mantissa * 2.0**31 + 0.5).astype(np.int64)
     carried = multiplier == 1 << 31
     multiplier, shift = np.where(carried, 1 << 30, multiplier), np.where(carried, exponent + 1, exponent)
-    tiny, huge = shift < -31, shift > 30
-    multiplier = np.where(tiny, 0, np.where(huge, _INT32.max, multiplier))
-    return FixedPoint(multiplier, np.where(tiny, 0, np.minimum(shift, 30)).astype(np.int64))
+    is_tiny, is_huge = shift < -31, shift > 30
+    multiplier = np.where(is_tiny, 0, np.where(is_huge, _INT32.max, multiplier))
+    return FixedPoint(multiplier, np.where(is_tiny, 0, np.minimum(shift, 30)).astype(np.int64))
 
 
 def saturating_rounding_doubling_high_mul(a: ArrayLike, b: ArrayLike) -> Ints:

@@ -31,11 +31,11 @@ def check_range(operand: str, values: Array, low: float | None, high: float | No
     Raises:
         InvalidValueError: an element is outside of this range, or NaN; it has the first such element.
     """
-    inside = np.ones(values.shape, np.bool_) if low is None else np.greater_equal(values, low)
+    is_inside = np.ones(values.shape, np.bool_) if low is None else np.greater_equal(values, low)
     if high is not None:
-        inside = inside & np.less_equal(values, high)
-    if not np.all(inside):
-        _refuse_first(operand, values, ~np.asarray(inside), (low, high))
+        is_inside = is_inside & np.less_equal(values, high)
+    if not np.all(is_inside):
+        _refuse_first(operand, values, ~np.asarray(is_inside), (low, high))
 
 
 def check_tuples(operand: str, indices: Array, sizes: Sequence[int]) -> None:
@@ -46,14 +46,16 @@ def check_tuples(operand: str, indices: Array, sizes: Sequence[int]) -> None:
     """
     for column, size in enumerate(sizes):
         axis_indices = indices[..., column]
-        outside = (axis_indices < -size) | (axis_indices >= size)
-        if outside.any():
+        is_outside = (axis_indices < -size) | (axis_indices >= size)
+        if is_outside.any():
             is_column = np.arange(len(sizes)) == column
-            _refuse_first(operand, indices, outside[..., np.newaxis] & is_column, (-size, size - 1))
+            _refuse_first(operand, indices, is_outside[..., np.newaxis] & is_column, (-size, size - 1))
 
 
-def _refuse_first(operand: str, values: Array, outside: Array, allowed: tuple[float | None, float | None]) -> NoReturn:
-    position = tuple(np.argwhere(outside)[0].tolist())
+def _refuse_first(
+    operand: str, values: Array, is_outside: Array, allowed: tuple[float | None, float | None]
+) -> NoReturn:
+    position = tuple(np.argwhere(is_outside)[0].tolist())
     refuse_value(operand, values[position].item(), range_text(*allowed), position=position, allowed=allowed)
 
 
@@ -122,8 +124,8 @@ def values_decide(*operands: tuple[str, Array | None]) -> Iterator[None]:
     except InvalidValueError:
         raise
     except InvalidArgumentError as error:
-        present = [(name, array) for name, array in operands if array is not None]
-        raise value_error(str(error), error, present) from error
+        present_operands = [(name, array) for name, array in operands if array is not None]
+        raise value_error(str(error), error, present_operands) from error
 
 
 def value_error(reason: str, error: BaseException, operands: Sequence[tuple[str, Array]]) -> InvalidValueError:

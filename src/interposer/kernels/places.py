@@ -87,6 +87,6 @@ def _picked(image: Array, ys: Array, xs: Array, padding: float) -> Array:
     """
     _, height, width, _ = image.shape
     y, x = ys[:, np.newaxis, :, np.newaxis], xs[:, np.newaxis, :]
-    inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
+    is_inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
     cells = image[:, y.clip(0, height - 1), x.clip(0, width - 1)]
-    return np.where(inside[..., np.newaxis], cells, image.dtype.type(padding))
+    return np.where(is_inside[..., np.newaxis], cells, image.dtype.type(padding))

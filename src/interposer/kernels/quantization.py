@@ -149,7 +149,7 @@ def _truncated(x: Array, dtype: DataType) -> Array:
 @kernel(Bitcast)
 def bitcast(op: Bitcast, x: Array, *, info: KernelInfo) -> Array:
     """Compute `Bitcast` as a view of the same bytes; results of type bool are 0 or 1."""
-    contiguous = np.ascontiguousarray(x).reshape(x.shape)
+    contiguous_x = np.ascontiguousarray(x).reshape(x.shape)
     if op.dtype is DataType.BOOL:
-        return np.not_equal(contiguous.view(np.uint8), 0)
-    return from_bits(contiguous.view(np.uint8), op.dtype) if op.dtype.bits < 8 else contiguous.view(op.dtype.numpy)
+        return np.not_equal(contiguous_x.view(np.uint8), 0)
+    return from_bits(contiguous_x.view(np.uint8), op.dtype) if op.dtype.bits < 8 else contiguous_x.view(op.dtype.numpy)

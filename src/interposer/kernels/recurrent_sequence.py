@@ -92,13 +92,13 @@ def _gru(op: GruSequence, weights: _Weights) -> Step:
 
     def step(input_products: Array, states: States) -> States:
         [hidden] = states
-        update, reset = np.split(
+        update, reset_gate = np.split(
             f(input_products[:, update_reset_rows] + weights.of_state(hidden, update_reset_rows)), 2, axis=-1
         )
         if op.linear_before_reset:
-            hidden_products = reset * weights.of_state(hidden, hidden_rows)
+            hidden_products = reset_gate * weights.of_state(hidden, hidden_rows)
         else:
-            hidden_products = weights.of_state(reset * hidden, hidden_rows)
+            hidden_products = weights.of_state(reset_gate * hidden, hidden_rows)
         return ((1 - update) * g(input_products[:, hidden_rows] + hidden_products) + update * hidden,)
 
     return step
@@ -156,13 +156,13 @@ def _run(
     """
     outputs = np.zeros((*input_products.shape[:2], states[0].shape[-1]), input_products.dtype)
     for index, step_products in enumerate(input_products):
-        running = (index < lengths)[:, np.newaxis]
+        is_running = (index < lengths)[:, np.newaxis]
         had_previous_step = (index <= lengths)[:, np.newaxis]
         read_states = tuple(np.where(had_previous_step, state, 0) for state in states)
-        hidden, *others = step(step_products, read_states)
-        outputs[index] = np.where(running, hidden, 0)
-        new_states = (stored_hidden(hidden), *others)
-        states = tuple(np.where(running, new, old) for new, old in zip(new_states, states, strict=True))
+        hidden, *other_states = step(step_products, read_states)
+        outputs[index] = np.where(is_running, hidden, 0)
+        new_states = (stored_hidden(hidden), *other_states)
+        states = tuple(np.where(is_running, new, old) for new, old in zip(new_states, states, strict=True))
     return outputs, states
 
 

@@ -44,8 +44,8 @@ class _Samples(NamedTuple):
         """
         weights = self._weights(len(cells))
         neighbours = [
-            np.union1d(low[inside], high[inside])
-            for low, high, inside in zip(self.low, self.high, self.is_inside, strict=True)
+            np.union1d(low[is_inside], high[is_inside])
+            for low, high, is_inside in zip(self.low, self.high, self.is_inside, strict=True)
         ]
         return np.stack(
             [

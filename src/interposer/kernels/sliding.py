@@ -37,12 +37,12 @@ def slide(x: Array, axis: int, window: Window, count: int, combine: np.ufunc, in
     """
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
     combined = np.full(shape, initial, x.dtype)
-    leading = (slice(None),) * axis
+    leading_slices = (slice(None),) * axis
     _, cells = visible(window, x.shape[axis], count)
     for cell in range(cells.start, cells.stop):
         places, positions = cell_slices(window, cell, x.shape[axis], count)
-        target = combined[(*leading, places)]
-        combine(target, x[(*leading, positions)], out=target)
+        target = combined[(*leading_slices, places)]
+        combine(target, x[(*leading_slices, positions)], out=target)
     return combined
 
 

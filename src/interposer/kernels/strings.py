@@ -53,10 +53,10 @@ def string_split(op: StringSplit, x: Array) -> tuple[Array, Array]:
 
 @kernel(StringNormalizer)
 def string_normalizer(op: StringNormalizer, x: Array) -> Array:
-    comparable: Callable[[str], str] = str if op.is_case_sensitive else str.lower
-    stopwords = {comparable(word) for word in op.stopwords}
+    comparison_form: Callable[[str], str] = str if op.is_case_sensitive else str.lower
+    stopwords = {comparison_form(word) for word in op.stopwords}
     change_case = _CHANGES[op.case_change]
-    words = [change_case(text) for text in x.flat if comparable(text) not in stopwords] or [""]
+    words = [change_case(text) for text in x.flat if comparison_form(text) not in stopwords] or [""]
     return np.array(words, object).reshape((*x.shape[:-1], -1))
 
 

@@ -44,10 +44,10 @@ class CandidateHeap:
         The greater child of each gap moves up, the last one of equal children. The last candidate fills the gap.
         """
         heap, root = self._candidates, self._candidates[0]
-        last = heap.pop()
+        last_candidate = heap.pop()
         if heap:
             gap = self._sink()
-            heap[gap] = last
+            heap[gap] = last_candidate
             self._rise(gap)
         return root
 
@@ -82,22 +82,22 @@ class Suppression(NamedTuple):
         heap = CandidateHeap()
         for box in np.flatnonzero(scores > self.score_threshold).tolist():
             heap.push(Candidate(scores[box], box))
-        limit, chosen = min(limit, len(heap)), list[Candidate]()
-        while len(heap) and len(chosen) < limit:
+        limit, chosen_candidates = min(limit, len(heap)), list[Candidate]()
+        while len(heap) and len(chosen_candidates) < limit:
             candidate = heap.pop()
-            reduced = self._reduced(candidate, chosen)
+            reduced = self._reduced(candidate, chosen_candidates)
             if reduced is not None and reduced == candidate.score:
-                chosen.append(candidate)
+                chosen_candidates.append(candidate)
             if reduced is not None and reduced > self.score_threshold:
-                begin = len(chosen) - (1 if reduced == candidate.score else 0)
+                begin = len(chosen_candidates) - (1 if reduced == candidate.score else 0)
                 heap.push(Candidate(reduced, candidate.box, begin))
-        return chosen
+        return chosen_candidates
 
-    def _reduced(self, candidate: Candidate, chosen: list[Candidate]) -> np.float32 | None:
+    def _reduced(self, candidate: Candidate, chosen_candidates: list[Candidate]) -> np.float32 | None:
         """Return the candidate's score after suppression by the newly selected boxes; None if it is dropped."""
         score, boxes = candidate.score, self.boxes
-        others = [other.box for other in chosen[candidate.begin :]][::-1]
-        ratios = overlaps(boxes[candidate.box], boxes[others]) if others else ()
+        other_boxes = [chosen_candidate.box for chosen_candidate in chosen_candidates[candidate.begin :]][::-1]
+        ratios = overlaps(boxes[candidate.box], boxes[other_boxes]) if other_boxes else ()
         for ratio in ratios:
             if ratio >= self.iou_threshold:
                 return None

@@ -70,8 +70,8 @@ class KernelInfo:
     @property
     def quantized(self) -> bool:
         """True if the first input (or, without inputs, the first output) is quantized."""
-        decisive = next((info for info in self.inputs if info is not None), None) or self.output
-        return decisive.is_quantized
+        decisive_info = next((info for info in self.inputs if info is not None), None) or self.output
+        return decisive_info.is_quantized
 
 
 class Kernel:
@@ -314,8 +314,8 @@ class KernelTable:
             return [f"no kernel for {op.op_name()}"]
         of_same_quantization = [candidate for candidate in candidates if candidate.quantized in {None, info.quantized}]
         reason_lists = [list(candidate.reasons(op, info)) for candidate in of_same_quantization or candidates]
-        shortest: list[str] = min(reason_lists, key=len)
-        return list(dict.fromkeys(shortest))
+        shortest_reasons: list[str] = min(reason_lists, key=len)
+        return list(dict.fromkeys(shortest_reasons))
 
     def evaluate(
         self, op: Op, arrays: Sequence[Array | None], inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]
@@ -336,10 +336,10 @@ class KernelTable:
 
 
 def _check_names(ops: Sequence[type[Op]], types: TypeSets) -> None:
-    known = {declared.name for op in ops for declared in (*op.operands, *op.results)}
-    for name in types.keys() - known - {"*"}:
+    known_names = {declared.name for op in ops for declared in (*op.operands, *op.results)}
+    for name in types.keys() - known_names - {"*"}:
         op_names = ", ".join(op.op_name() for op in ops)
-        raise InvalidArgumentError(f"{op_names} has no operand or result {name!r}{did_you_mean(name, known)}")
+        raise InvalidArgumentError(f"{op_names} has no operand or result {name!r}{did_you_mean(name, known_names)}")
 
 
 def _check_parameters(op: type[Op], kernel: Kernel) -> None:

@@ -172,13 +172,13 @@ def _step(layer: Layer, needed: set[Value], most_elements: int | None) -> _Step 
         return None
     is_computed = not needed.isdisjoint(layer.outputs) and (most_elements is None or _is_small(layer, most_elements))
     positions = range(len(layer.inputs)) if is_computed or _runs_regions(layer) else _checked_operands(layer)
-    exact = frozenset(positions)
-    inputs = {layer.inputs[index] for index in exact}
-    read = {value for value in inputs if value is not None and not value.is_constant}
-    if not (is_computed or read):
+    exact_positions = frozenset(positions)
+    inputs = {layer.inputs[index] for index in exact_positions}
+    values_read = {value for value in inputs if value is not None and not value.is_constant}
+    if not (is_computed or values_read):
         return None
-    needed |= read
-    return _Step(layer, tuple(layer.inputs), exact, is_computed)
+    needed |= values_read
+    return _Step(layer, tuple(layer.inputs), exact_positions, is_computed)
 
 
 def _is_small(layer: Layer, most_elements: int) -> bool:
@@ -227,9 +227,9 @@ def _runs_regions(layer: Layer) -> bool:
 
 def _inner(layer: Layer) -> Iterator[Layer]:
     for region in layer.regions:
-        for inside in region:
-            yield inside
-            yield from _inner(inside)
+        for inner_layer in region:
+            yield inner_layer
+            yield from _inner(inner_layer)
 
 
 def _may_refuse(layer: Layer) -> bool:
@@ -238,15 +238,17 @@ def _may_refuse(layer: Layer) -> bool:
 
 def _checked_operands(layer: Layer) -> list[int]:
     """Return the operands whose values a check of a layer needs: its indices and sizes, and those of unknown shape."""
-    decisive = [index for index in decisive_operands(layer.op, len(layer.inputs)) if layer.inputs[index] is not None]
-    if all(_is_constant(layer.inputs[index]) for index in decisive):
+    decisive_indices = [
+        index for index in decisive_operands(layer.op, len(layer.inputs)) if layer.inputs[index] is not None
+    ]
+    if all(_is_constant(layer.inputs[index]) for index in decisive_indices):
         return []
-    unknown = [
+    unknown_indices = [
         index
         for index, value in enumerate(layer.inputs)
         if value is not None and not (value.known.is_tensor and value.known.is_concrete)
     ]
-    return sorted({*decisive, *unknown})
+    return sorted({*decisive_indices, *unknown_indices})
 
 
 def _is_constant(value: Value | None) -> bool:

@@ -35,7 +35,7 @@ def _cells(
     tensor, and the cell's positions in the tensor there. `sizes` are those of the axes, and `counts` the numbers of
     places.
     """
-    leading = (slice(None),) * 2
+    leading_slices = (slice(None),) * 2
     axis_parameters = list(zip(windows, sizes, counts, strict=True))
     cell_ranges = [visible(*parameters)[1] for parameters in axis_parameters]
     for cell in product(*(range(cell_range.start, cell_range.stop) for cell_range in cell_ranges)):
@@ -43,7 +43,11 @@ def _cells(
             cell_slices(window, cell_index, size, count)
             for (window, size, count), cell_index in zip(axis_parameters, cell, strict=True)
         ]
-        yield cell, (*leading, *(places for places, _ in slices)), (*leading, *(positions for _, positions in slices))
+        yield (
+            cell,
+            (*leading_slices, *(places for places, _ in slices)),
+            (*leading_slices, *(positions for _, positions in slices)),
+        )
 
 
 def _same_quantization(op: MaxPoolingWithIndices, info: KernelInfo) -> str | None:

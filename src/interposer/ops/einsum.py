@@ -67,9 +67,9 @@ class Einsum(Op):
             if not (letters == "" or (letters.isascii() and letters.isalpha())):
                 yield f"equation {self.equation!r}: {term!r} may only have letters and one ellipsis"
         letters = output_term.replace(_ELLIPSIS, "")
-        unknown = sorted(set(letters) - set("".join(input_terms)))
-        if unknown:
-            yield f"equation {self.equation!r}: no input has the letter {unknown[0]!r} of the result"
+        unknown_letters = sorted(set(letters) - set("".join(input_terms)))
+        if unknown_letters:
+            yield f"equation {self.equation!r}: no input has the letter {unknown_letters[0]!r} of the result"
         if len(set(letters)) < len(letters):
             yield f"equation {self.equation!r}: the result has a letter twice"
         if (_ELLIPSIS in output_term) != any(_ELLIPSIS in term for term in input_terms):
@@ -129,5 +129,5 @@ class Einsum(Op):
 def _implied_output_term(inputs_text: str) -> str:
     """Return the term of the result for an equation without ``->``; `inputs_text` has the terms of the inputs."""
     letters = inputs_text.replace(_ELLIPSIS, "")
-    once = sorted(letter for letter in set(letters) - {","} if letters.count(letter) == 1)
-    return (_ELLIPSIS if _ELLIPSIS in inputs_text else "") + "".join(once)
+    single_letters = sorted(letter for letter in set(letters) - {","} if letters.count(letter) == 1)
+    return (_ELLIPSIS if _ELLIPSIS in inputs_text else "") + "".join(single_letters)

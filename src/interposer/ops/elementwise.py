@@ -480,8 +480,8 @@ class Comparison(Op):
 
     @property
     def traits(self) -> Trait:
-        symmetric = self.operation in (ComparisonOperation.EQUAL, ComparisonOperation.NOT_EQUAL)
-        return Trait.POINTWISE | (Trait.COMMUTATIVE if symmetric else Trait.NONE)
+        is_symmetric = self.operation in (ComparisonOperation.EQUAL, ComparisonOperation.NOT_EQUAL)
+        return Trait.POINTWISE | (Trait.COMMUTATIVE if is_symmetric else Trait.NONE)
 
     def result_quantization(self, dtype: DataType) -> ResultQuantization | str:
         return "equal numbers may become different ones in integers"

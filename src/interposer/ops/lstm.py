@@ -473,10 +473,10 @@ class BidirectionalSequenceLstm(Op):
                 (direction_infos["output_state_in"] or input).with_shape(shape_of(f"B{output_letter}", sizes))
             )
             states.append((direction_infos["cell_state_in"] or input).with_shape(shape_of("BU", sizes)))
-        forward, backward = widths
+        forward_width, backward_width = widths
         if self.merge_outputs:
-            return states[0].with_shape((*frame, forward + backward)), *states
-        return states[0].with_shape((*frame, forward)), *states, states[2].with_shape((*frame, backward))
+            return states[0].with_shape((*frame, forward_width + backward_width)), *states
+        return states[0].with_shape((*frame, forward_width)), *states, states[2].with_shape((*frame, backward_width))
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         return matrix_operations(self, inputs)

@@ -191,8 +191,8 @@ class Splitter(Op):
 
     def infer(self, input: TensorInfo) -> tuple[TensorInfo, ...]:
         axis = normal_axis(self.axis, input.rank)
-        leading, trailing = input.shape[:axis], input.shape[axis + 1 :]
-        return tuple(input.with_shape((*leading, size, *trailing)) for size in self.sizes)
+        leading_sizes, trailing_sizes = input.shape[:axis], input.shape[axis + 1 :]
+        return tuple(input.with_shape((*leading_sizes, size, *trailing_sizes)) for size in self.sizes)
 
 
 @op(traits=Trait.MOVES)

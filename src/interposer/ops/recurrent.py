@@ -86,9 +86,9 @@ def aux_problems(infos: Infos, weights: Sequence[str]) -> Iterator[str]:
     `infos` has the operands by name, and `weights` the names of the auxiliary weights of both directions.
     """
     connected = [name for name in weights if infos[name] is not None]
-    absent = [name for name in weights if infos[name] is None]
-    if connected and absent:
-        yield f"{absent[0]} is not connected, but {connected[0]} is"
+    absent_names = [name for name in weights if infos[name] is None]
+    if connected and absent_names:
+        yield f"{absent_names[0]} is not connected, but {connected[0]} is"
     elif connected and infos["aux_input"] is None:
         yield f"{connected[0]} is connected, but aux_input is not"
 
@@ -278,12 +278,12 @@ class BidirectionalSequenceRnn(Op):
         "input" and "aux_input" are the tensors that the direction reads.
         """
         infos = by_name(self, operands)
-        forward, backward = (of_direction(infos, direction) for direction in DIRECTIONS)
+        forward_infos, backward_infos = (of_direction(infos, direction) for direction in DIRECTIONS)
         aux_has_weights = infos["forward_aux_weights"] is not None
         aux = infos["aux_input"]
         forward_inputs = {"input": infos["input"], "aux_input": aux if aux_has_weights else None}
         backward_inputs = forward_inputs if aux_has_weights or aux is None else {"input": aux, "aux_input": None}
-        return [forward_inputs | forward, backward_inputs | backward]
+        return [forward_inputs | forward_infos, backward_inputs | backward_infos]
 
     def check(self, *operands: Any) -> Iterator[str]:
         infos = by_name(self, operands)
@@ -302,11 +302,11 @@ class BidirectionalSequenceRnn(Op):
             )
             for direction_infos in self._by_direction(operands)
         ]
-        forward, backward = (state.shape[1] for state in states)
+        forward_width, backward_width = (state.shape[1] for state in states)
         frame = shape_of(words["input"][:-1], sizes_by_letter(self._by_direction(operands)[0], words))
         if self.merge_outputs:
-            return input.with_shape((*frame, forward + backward)), *states
-        return input.with_shape((*frame, forward)), *states, input.with_shape((*frame, backward))
+            return input.with_shape((*frame, forward_width + backward_width)), *states
+        return input.with_shape((*frame, forward_width)), *states, input.with_shape((*frame, backward_width))
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         return matrix_operations(self, inputs)

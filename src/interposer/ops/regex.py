@@ -144,9 +144,9 @@ class _Reader:
         self.pattern, self.position, self.depth = pattern, 0, 0
         self.flags = _Flags()
 
-    def refuse(self, why: str) -> NoReturn:
+    def refuse(self, reason: str) -> NoReturn:
         raise InvalidArgumentError(
-            f"the regular expression {self.pattern!r} is invalid at character {self.position}: {why}"
+            f"the regular expression {self.pattern!r} is invalid at character {self.position}: {reason}"
         )
 
     def sees(self, text: str) -> bool:
@@ -395,10 +395,10 @@ class Pattern:
         self._states: list[_State] = [_State(None, [])]
         self._start = self._add(_Reader(pattern).whole(), 0)
 
-    def _new(self, needs: _Set | _Assertion | None, following: Sequence[int]) -> int:
+    def _new(self, needs: _Set | _Assertion | None, next_states: Sequence[int]) -> int:
         if len(self._states) >= _MAX_STATES:
             raise InvalidArgumentError(f"the regular expression {self._pattern[:40]!r} is too large")
-        self._states.append(_State(needs, list(following)))
+        self._states.append(_State(needs, list(next_states)))
         return len(self._states) - 1
 
     def _add(self, node: _Node, next_state: int) -> int:

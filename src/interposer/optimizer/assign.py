@@ -78,8 +78,10 @@ def _late_layers(backend: Backend, view: SubgraphView) -> dict[Layer, str]:
     infos = {id(value.info): value.known for layer in view for value in _inputs_and_outputs(layer)}
     if all([info.shape.is_concrete for info in infos.values()]):
         return {}
-    late = shaped_by_data(view.graph)
-    first_late = {layer: next(filter(late.__contains__, (*layer.values, *layer.outputs)), None) for layer in view}
+    late_values = shaped_by_data(view.graph)
+    first_late = {
+        layer: next(filter(late_values.__contains__, (*layer.values, *layer.outputs)), None) for layer in view
+    }
     text = "the shape of {0.name!r}, {0.known.shape}, depends on data, and it lacks the capability DynamicShapes"
     return {layer: text.format(value) for layer, value in first_late.items() if value is not None}
 
@@ -181,10 +183,10 @@ class Assigner:
         while remaining_layers:
             added_layers: list[Layer] = []
             for backend in self.backends:
-                hinted = [layer for layer in remaining_layers if layer.hint == backend.id]
-                if backend.capabilities.has(ALL_OR_NOTHING) and len(hinted) < len(remaining_layers):
+                hinted_layers = [layer for layer in remaining_layers if layer.hint == backend.id]
+                if backend.capabilities.has(ALL_OR_NOTHING) and len(hinted_layers) < len(remaining_layers):
                     continue  # it is asked about all layers below
-                remaining_layers = self._offer(backend, hinted, remaining_layers, added_layers)
+                remaining_layers = self._offer(backend, hinted_layers, remaining_layers, added_layers)
             for backend in self.backends:
                 remaining_layers = self._offer(backend, remaining_layers, remaining_layers, added_layers)
             if remaining_layers:
@@ -201,9 +203,9 @@ class Assigner:
             self._record_refusal(backend, layer, (reason,), "optimize")
 
     def _offer(
-        self, backend: Backend, offered: list[Layer], remaining_layers: list[Layer], added_layers: list[Layer]
+        self, backend: Backend, offered_layers: list[Layer], remaining_layers: list[Layer], added_layers: list[Layer]
     ) -> list[Layer]:
-        candidates = [layer for layer in offered if self._may_have(backend, layer)]
+        candidates = [layer for layer in offered_layers if self._may_have(backend, layer)]
         if not candidates:
             return remaining_layers
         view = SubgraphView(self.graph, candidates)
@@ -221,20 +223,22 @@ class Assigner:
 
     def _all_or_nothing(self, view: SubgraphView, verdicts: list[Support]) -> list[Support]:
         """Return the answers of a backend that runs the graph only as a whole: all are refusals if it lacks a layer."""
-        refused = [layer for layer, verdict in zip(view, verdicts, strict=True) if not verdict]
-        if not refused and len(view) == sum(map(is_placed_by_a_backend, self.graph)):
+        refused_layers = [layer for layer, verdict in zip(view, verdicts, strict=True) if not verdict]
+        if not refused_layers and len(view) == sum(map(is_placed_by_a_backend, self.graph)):
             return verdicts
-        cause = f"it refuses layer {self.title(refused[0])}" if refused else "other backends run layers of it"
+        cause = (
+            f"it refuses layer {self.title(refused_layers[0])}" if refused_layers else "other backends run layers of it"
+        )
         reason = f"it runs a network only as a whole ({ALL_OR_NOTHING}), and {cause}"
         return [Support.no(reason) if verdict else verdict for verdict in verdicts]
 
     def _may_have(self, backend: Backend, layer: Layer) -> bool:
         if (layer.guid, backend.id) in self.records.refusals:
             return False
-        excluded = backend.id in self._exclude.get(layer.kind, ())
-        if excluded:
+        is_excluded = backend.id in self._exclude.get(layer.kind, ())
+        if is_excluded:
             self._record_refusal(backend, layer, ("the options keep layers of this type from it",), "support")
-        return not excluded
+        return not is_excluded
 
     def _place(self, backend: Backend, layer: Layer) -> None:
         layer.backend = backend.id
@@ -280,16 +284,20 @@ class Assigner:
             if refusal.layer in refusals_by_layer:
                 refusals_by_layer[refusal.layer].append(refusal)
         ids: list[str] = [backend.id for backend in self.backends]
-        shown = _examples(layers, lambda layer: [refusal.reasons for refusal in refusals_by_layer[self.name(layer)]])
-        texts = [_paragraph(layer, self.title(layer), refusals_by_layer[self.name(layer)], ids) for layer in shown]
+        shown_layers = _examples(
+            layers, lambda layer: [refusal.reasons for refusal in refusals_by_layer[self.name(layer)]]
+        )
+        texts = [
+            _paragraph(layer, self.title(layer), refusals_by_layer[self.name(layer)], ids) for layer in shown_layers
+        ]
         heading = [] if len(layers) == 1 else [f"{len(layers)} layers cannot be run"]
-        others = Counter(layer.kind for layer in layers if layer not in shown)
-        if others:
-            counts = ", ".join(f"{kind} ({count})" for kind, count in others.most_common())
-            texts.append(f"no backend in {ids} can run {others.total()} other layers either: {counts}")
-        absent = [f"  {absent_backend.id} is absent: {absent_backend.reason}" for absent_backend in self._absent]
+        other_kinds = Counter(layer.kind for layer in layers if layer not in shown_layers)
+        if other_kinds:
+            counts = ", ".join(f"{kind} ({count})" for kind, count in other_kinds.most_common())
+            texts.append(f"no backend in {ids} can run {other_kinds.total()} other layers either: {counts}")
+        absent_lines = [f"  {absent_backend.id} is absent: {absent_backend.reason}" for absent_backend in self._absent]
         all_refusals = [refusal for refusals in refusals_by_layer.values() for refusal in refusals]
-        return UnsupportedLayerError("\n".join(heading + texts + absent), all_refusals)
+        return UnsupportedLayerError("\n".join(heading + texts + absent_lines), all_refusals)
 
     def verdicts(self, snapshot: Graph) -> Callable[[str], Mapping[str, tuple[str, ...]]]:
         """Return a function that answers why a backend does not run layers, for explanations.
@@ -328,10 +336,10 @@ def _examples(layers: Sequence[Layer], reasons: Callable[[Layer], object]) -> li
     first_layers: dict[str, Layer] = {}
     for layer in layers:
         first_layers.setdefault(f"{layer.kind} {reasons(layer)}", layer)
-    different = list(first_layers.values())
-    others = [layer for layer in layers if layer not in different]
-    chosen = set([*different, *others][:MOST_LAYERS])
-    return [layer for layer in layers if layer in chosen]
+    different_layers = list(first_layers.values())
+    other_layers = [layer for layer in layers if layer not in different_layers]
+    chosen_layers = set([*different_layers, *other_layers][:MOST_LAYERS])
+    return [layer for layer in layers if layer in chosen_layers]
 
 
 def _paragraph(layer: Layer, title: str, refusals: Iterable[Refusal], backends: list[str]) -> str:

@@ -64,32 +64,36 @@ def _mismatched(layer: Layer) -> list[tuple[Value, TensorInfo]]:
     if any(value.info is None for value in layer.values) or layer.op.violations(*layer.input_infos):
         return []
     try:
-        inferred = layer.op.infer_infos(*layer.input_infos)
+        inferred_infos = layer.op.infer_infos(*layer.input_infos)
     except InvalidArgumentError:  # the validation of the network reports it
         return []
-    pairs = zip(layer.outputs, inferred, strict=True)
+    pairs = zip(layer.outputs, inferred_infos, strict=True)
     return [(value, info) for value, info in pairs if info is not None and _differs_in_ones(value.declared, info)]
 
 
-def _differs_in_ones(declared: TensorInfo | None, inferred: TensorInfo) -> bool:
-    if declared is None or not (declared.is_concrete and inferred.is_concrete) or declared.shape == inferred.shape:
+def _differs_in_ones(declared_info: TensorInfo | None, inferred_info: TensorInfo) -> bool:
+    if (
+        declared_info is None
+        or not (declared_info.is_concrete and inferred_info.is_concrete)
+        or declared_info.shape == inferred_info.shape
+    ):
         return False
-    if declared.quantization is not None and declared.quantization.per_axis:
+    if declared_info.quantization is not None and declared_info.quantization.per_axis:
         return False
-    return _without_ones(declared) == _without_ones(inferred)
+    return _without_ones(declared_info) == _without_ones(inferred_info)
 
 
 def _without_ones(info: TensorInfo) -> list[int]:
     return [int(size) for size in info.shape if size != 1]
 
 
-def _expand(graph: Graph, value: Value, inferred: TensorInfo) -> None:
-    declared, layer = value.declared, value.producer
-    assert declared is not None
-    value.declared = declared.with_shape(inferred.shape)
+def _expand(graph: Graph, value: Value, inferred_info: TensorInfo) -> None:
+    declared_info, layer = value.declared, value.producer
+    assert declared_info is not None
+    value.declared = declared_info.with_shape(inferred_info.shape)
     infer_layer(layer)
-    shape = tuple(int(size) for size in declared.shape)
+    shape = tuple(int(size) for size in declared_info.shape)
     name = f"{layer.name}/expanded" if len(layer.outputs) == 1 else f"{layer.name}/expanded:{value.index}"
-    reshape = graph.add(Reshape(target_shape=shape), [value], name=name, outputs=[declared], source=layer.source)
+    reshape = graph.add(Reshape(target_shape=shape), [value], name=name, outputs=[declared_info], source=layer.source)
     graph.replace_uses(value, reshape.output, lambda use: use.layer is not reshape)
     infer_layer(reshape)

@@ -59,11 +59,11 @@ class _Placer:
         for layer in graph.topological():
             if layer.backend is None and not isinstance(layer.op, Constant | Output):
                 layer.backend = _backend_of(layer, self._default)
-        late = shaped_by_data(graph)
+        late_values = shaped_by_data(graph)
         values = [value for layer in graph.topological() for value in layer.outputs if not value.is_constant]
         crossings: list[Crossing] = []
         for value in values:
-            if value in late or not value.known.is_tensor:
+            if value in late_values or not value.known.is_tensor:
                 value.factory = DEFAULT_FACTORY
                 crossings += _direct_crossings(value, _grouped(value), prefix)
             else:
@@ -128,8 +128,8 @@ class _Placer:
                     f"{layer} ({verb} it) is run by the host, which can only work on memory that can be mapped"
                 )
             else:
-                offered = self._offers.described(str(layer.backend))
-                lines.append(f"{layer} on {layer.backend} ({verb} it) works on {offered}")
+                offered_text = self._offers.described(str(layer.backend))
+                lines.append(f"{layer} on {layer.backend} ({verb} it) works on {offered_text}")
         return "\n  - ".join(lines)
 
 

@@ -59,8 +59,8 @@ class Offers:
         preferences = {}
         for backend in backends:
             if backend.id in used:
-                alone = len(used) == 1
-                preferences[backend.id] = _preferences(backend, registry, kinds, options.get(backend.id, {}), alone)
+                is_alone = len(used) == 1
+                preferences[backend.id] = _preferences(backend, registry, kinds, options.get(backend.id, {}), is_alone)
         all_inherit = all(type(factory).capabilities is ArrayHandleFactory.capabilities for factory in registry)
         return cls(kinds, preferences, registry, not all_inherit)
 
@@ -123,35 +123,35 @@ def _register(backend: Backend, registry: TensorHandleFactoryRegistry, options: 
 
 
 def _preferences(
-    backend: Backend, registry: TensorHandleFactoryRegistry, kinds: dict[str, Kind], options: Options, alone: bool
+    backend: Backend, registry: TensorHandleFactoryRegistry, kinds: dict[str, Kind], options: Options, is_alone: bool
 ) -> tuple[str, ...]:
     try:
-        preferred = backend.handle_factory_preferences
+        preferred_ids = backend.handle_factory_preferences
     except Exception as error:
         text = f"backend {backend.id} could not name its tensor handle factories: {type(error).__name__}: {error}"
         raise BackendContractError(text, backend=backend.id) from error
-    if isinstance(preferred, str) or not all(isinstance(factory_id, str) for factory_id in preferred):
-        text = f"backend {backend.id} prefers tensor handle factories {preferred!r}; expected a tuple of their ids"
+    if isinstance(preferred_ids, str) or not all(isinstance(factory_id, str) for factory_id in preferred_ids):
+        text = f"backend {backend.id} prefers tensor handle factories {preferred_ids!r}; expected a tuple of their ids"
         raise BackendContractError(text, backend=backend.id)
-    registered = tuple(dict.fromkeys(factory_id for factory_id in preferred if factory_id in registry))
-    if preferred and not registered:
+    registered_ids = tuple(dict.fromkeys(factory_id for factory_id in preferred_ids if factory_id in registry))
+    if preferred_ids and not registered_ids:
         text = (
-            f"backend {backend.id} takes only tensors of the handle factories {', '.join(preferred)}, and none of them "
-            f"is registered (registered: {', '.join(factory.id for factory in registry)})"
+            f"backend {backend.id} takes only tensors of the handle factories {', '.join(preferred_ids)}, and none of "
+            f"them is registered (registered: {', '.join(factory.id for factory in registry)})"
         )
         raise BackendContractError(text, backend=backend.id)
-    return registered or (_default_kind(backend, kinds, options, alone),)
+    return registered_ids or (_default_kind(backend, kinds, options, is_alone),)
 
 
-def _default_kind(backend: Backend, kinds: dict[str, Kind], options: Options, alone: bool) -> str:
+def _default_kind(backend: Backend, kinds: dict[str, Kind], options: Options, is_alone: bool) -> str:
     """Return the id of the kind of memory of a backend that names no preferences.
 
     This is ordinary memory (`DEFAULT_FACTORY`) for a backend with the default memory manager, if no other backend has
-    layers (`alone`) or its workload factory makes plain arrays. Otherwise its handles become a new kind in `kinds`.
+    layers (`is_alone`) or its workload factory makes plain arrays. Otherwise its handles become a new kind in `kinds`.
     """
     if type(backend).create_memory_manager is Backend.create_memory_manager:
         overrides_factory = type(backend).create_workload_factory is not Backend.create_workload_factory
-        if not overrides_factory or alone or _makes_arrays(backend, options):
+        if not overrides_factory or is_alone or _makes_arrays(backend, options):
             return DEFAULT_FACTORY
     own_id = own_factory_id(backend.id)
     kinds[own_id] = Kind(own_id)

@@ -102,9 +102,9 @@ def check_choice(backends: Iterable[str] | None, device_spec: DeviceSpec, option
         BackendUnavailableError: none of the backends is available.
         InvalidArgumentError: a hint names a backend that is not among those in use, or a backend refuses its options.
     """
-    chosen, _ = choose_backends(backends, device_spec)
+    chosen_backends, _ = choose_backends(backends, device_spec)
     _check_options(options, device_spec)
-    ids = tuple(backend.id for backend in chosen)
+    ids = tuple(backend.id for backend in chosen_backends)
     for layer, backend_id in options.hints.items():
         _check_hint(layer, backend_id, ids)
     for backend_id, backend_options in options.model_options.items():
@@ -115,19 +115,21 @@ def check_choice(backends: Iterable[str] | None, device_spec: DeviceSpec, option
 def _optimized(
     network: Network, backends: Iterable[str] | None, device_spec: DeviceSpec, options: OptimizerOptions
 ) -> OptimizedNetwork:
-    chosen, absent = choose_backends(backends, device_spec)
+    chosen_backends, absent_backends = choose_backends(backends, device_spec)
     _check_options(options, device_spec)
-    ids = tuple(backend.id for backend in chosen)
-    graph, messages = _prepared(network, options, chosen)
+    ids = tuple(backend.id for backend in chosen_backends)
+    graph, messages = _prepared(network, options, chosen_backends)
     records = Records()
-    records.messages += [Message("warning", f"backend {b.id!r} is skipped: {b.reason}") for b in absent]
+    records.messages += [Message("warning", f"backend {b.id!r} is skipped: {b.reason}") for b in absent_backends]
     records.messages += messages
-    assigner = Assigner(graph, chosen, options.model_options, absent, records, exclude=options.exclude)
+    assigner = Assigner(
+        graph, chosen_backends, options.model_options, absent_backends, records, exclude=options.exclude
+    )
     snapshot = _divided(assigner)
     if options.debug:
         insert_debug_layers(graph)
     with interval(Category.OPTIMIZE, "place tensors"):
-        crossings = _place_tensors(graph, chosen, options)
+        crossings = _place_tensors(graph, chosen_backends, options)
     verify(graph, after="placing tensors", placed=True)
     return OptimizedNetwork(
         graph=graph,
@@ -136,8 +138,8 @@ def _optimized(
         refusals=tuple(records.refusals.values()),
         messages=tuple(records.messages),
         crossings=tuple(crossings),
-        absent=absent,
-        backends={backend.id: backend for backend in chosen},
+        absent=absent_backends,
+        backends={backend.id: backend for backend in chosen_backends},
         model_options=dict(options.model_options),
         ask=assigner.verdicts(snapshot),
         divided=lambda: snapshot,
@@ -181,8 +183,8 @@ def simplified(
         InterposerError: an argument is invalid, as for `optimize`.
     """
     options = OptimizerOptions() if options is None else options
-    chosen, _ = choose_backends(backends, DeviceSpec.default() if device_spec is None else device_spec)
-    graph, _ = _prepared(network, options, chosen)
+    chosen_backends, _ = choose_backends(backends, DeviceSpec.default() if device_spec is None else device_spec)
+    graph, _ = _prepared(network, options, chosen_backends)
     return Network(network.name, graph)
 
 

@@ -151,8 +151,8 @@ def _ids(preferences: object) -> tuple[str, ...]:
     return ids
 
 
-def _none_left(absent: Iterable[AbsentBackend], device_spec: DeviceSpec) -> str:
-    reasons = "; ".join(f"{backend.id}: {backend.reason}" for backend in absent) or _all_absent(device_spec)
+def _none_left(absent_backends: Iterable[AbsentBackend], device_spec: DeviceSpec) -> str:
+    reasons = "; ".join(f"{backend.id}: {backend.reason}" for backend in absent_backends) or _all_absent(device_spec)
     return f"{reasons} (available: {', '.join(device_spec.supported_backends) or 'none'})"
 
 

@@ -256,14 +256,18 @@ def insert_debug_layers(graph: Graph) -> list[Layer]:
     """
     debug_layers = []
     for prefix, subgraph in list(named_graphs(graph)):
-        watched = [layer for layer in subgraph.topological() if not isinstance(layer.op, Output | Debug | Constant)]
-        debug_layers += [_watch(subgraph, value, prefix) for layer in watched for value in layer.outputs]
+        watched_layers = [
+            layer for layer in subgraph.topological() if not isinstance(layer.op, Output | Debug | Constant)
+        ]
+        debug_layers += [_watch(subgraph, value, prefix) for layer in watched_layers for value in layer.outputs]
     return debug_layers
 
 
 def _watch(graph: Graph, value: Value, prefix: str) -> Layer:
-    watched = value.producer
-    debug = graph.add(Debug(f"{prefix}{watched.name}", value.index), [value], name=f"DebugLayerAfter{watched.name}")
+    watched_layer = value.producer
+    debug = graph.add(
+        Debug(f"{prefix}{watched_layer.name}", value.index), [value], name=f"DebugLayerAfter{watched_layer.name}"
+    )
     infer_layer(debug)
     graph.replace_uses(value, debug.output, lambda use: use.layer is not debug)
     return debug

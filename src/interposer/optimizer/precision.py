@@ -125,13 +125,14 @@ class _Reducer:
         if isinstance(layer.op, Output) or not layer.op.executable or layer.regions or not _on_tensors(layer):
             return None
         reduced_op = _retyped(layer, {FP32: self.dtype})
-        overflowing = reduced_op and next((value for value in layer.values if self._overflows(value)), None)
-        if overflowing:
+        overflowing_constant = reduced_op and next((value for value in layer.values if self._overflows(value)), None)
+        if overflowing_constant:
             text = (
-                f"layer {layer} stays in float32: its constant {overflowing.name!r} is beyond the range of {self.dtype}"
+                f"layer {layer} stays in float32: its constant {overflowing_constant.name!r} is beyond the range of "
+                f"{self.dtype}"
             )
             self.messages.append(Message("warning", text))
-        return None if overflowing else reduced_op
+        return None if overflowing_constant else reduced_op
 
     def _overflows(self, value: Value) -> bool:
         if not value.is_constant or value.known.dtype is not FP32 or value in self._narrowed:
@@ -228,9 +229,9 @@ def _widen_inputs(graph: Graph, layer: Layer) -> list[Value]:
 
 
 def _convert_uses(graph: Graph, value: Value, dtype: DataType) -> Value:
-    converted = _convert(graph, value, dtype, value.index, value.producer.name)
-    graph.replace_uses(value, converted, lambda use: use.layer is not converted.producer)
-    return converted
+    converted_value = _convert(graph, value, dtype, value.index, value.producer.name)
+    graph.replace_uses(value, converted_value, lambda use: use.layer is not converted_value.producer)
+    return converted_value
 
 
 # --- what both need ---------------------------------------------------------------------------------------------------
@@ -275,8 +276,8 @@ def _change_type(layer: Layer, op: Op, types: Mapping[DataType, DataType]) -> No
     `types` maps each replaced data type to its replacement, for declared outputs that inference does not cover.
     """
     layer.op = op
-    inferred = op.infer_infos(*layer.input_infos)
-    for value, info in zip(layer.outputs, inferred, strict=True):
+    inferred_infos = op.infer_infos(*layer.input_infos)
+    for value, info in zip(layer.outputs, inferred_infos, strict=True):
         if value.declared is not None and (info is None or info.dtype is not value.declared.dtype):
             value.declared = _with_types(value.declared, types)
     infer_layer(layer)

@@ -65,14 +65,14 @@ class Preference:
         Every backend gets one query, about the layers that no backend before it supports. The layers are not connected
         to each other.
         """
-        pending = {key: candidate for key, candidate in map(_with_key, candidates) if key not in self._ranks}
+        pending_candidates = {key: candidate for key, candidate in map(_with_key, candidates) if key not in self._ranks}
         for position, backend in enumerate(self.backends):
-            supported = self._supported(backend, list(pending.values()))
-            for key, is_supported in zip(list(pending), supported, strict=True):
+            are_supported = self._supported(backend, list(pending_candidates.values()))
+            for key, is_supported in zip(list(pending_candidates), are_supported, strict=True):
                 if is_supported:
                     self._ranks[key] = position
-                    del pending[key]
-        self._ranks.update(dict.fromkeys(pending, len(self.backends)))
+                    del pending_candidates[key]
+        self._ranks.update(dict.fromkeys(pending_candidates, len(self.backends)))
 
     def _supported(self, backend: Backend, candidates: Sequence[Candidate]) -> list[bool]:
         """Return for each layer whether a backend supports it.

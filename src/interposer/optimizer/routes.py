@@ -96,11 +96,11 @@ class Side:
         The keys of `kinds` are ids; the values are True if the tensor is only imported there. None if this side works
         on none of them.
         """
-        usable = [kind for kind in kinds if kind in self.ranks]
-        return min(((self._cost(kind, kinds[kind]), self.ranks[kind], kind) for kind in usable), default=None)
+        usable_kinds = [kind for kind in kinds if kind in self.ranks]
+        return min(((self._cost(kind, kinds[kind]), self.ranks[kind], kind) for kind in usable_kinds), default=None)
 
-    def _cost(self, kind: str, imported: bool) -> int:
-        return max(self.costs.get(kind, 0), self.guest_cost if imported else 0)
+    def _cost(self, kind: str, is_imported: bool) -> int:
+        return max(self.costs.get(kind, 0), self.guest_cost if is_imported else 0)
 
 
 class Hop(NamedTuple):
@@ -142,9 +142,9 @@ def find_route(
         padded: kinds that can neither import nor export this tensor.
     """
     routes = (_route(writer, readers, *state) for state in _states(kinds, writer, padded))
-    possible = [route for route in routes if route is not None]
+    possible_routes = [route for route in routes if route is not None]
     return min(
-        possible,
+        possible_routes,
         key=lambda candidate: (candidate.copies, candidate.ranks, len(candidate.hops), candidate.home, candidate.reads),
         default=None,
     )
@@ -163,35 +163,39 @@ def _states(
     """
     queue: list[_State] = [(writer.costs.get(home, 0), 0, (home,), ()) for home in writer.ranks if home in kinds]
     heapq.heapify(queue)
-    seen = set()
+    seen_states = set()
     while queue:
-        copies, num_steps, reached, hops = heapq.heappop(queue)
-        state = reached[0], frozenset((hop.target, hop.how == IMPORT) for hop in hops)
-        if state in seen:
+        copies, num_steps, reached_kinds, hops = heapq.heappop(queue)
+        state = reached_kinds[0], frozenset((hop.target, hop.how == IMPORT) for hop in hops)
+        if state in seen_states:
             continue
-        seen.add(state)
-        yield copies, reached[0], hops
-        for target in kinds.keys() - set(reached):
-            for hop in _cheapest(kinds, reached, target, padded):
+        seen_states.add(state)
+        yield copies, reached_kinds[0], hops
+        for target in kinds.keys() - set(reached_kinds):
+            for hop in _cheapest(kinds, reached_kinds, target, padded):
                 cost = copies + (hop.how != IMPORT)
-                heapq.heappush(queue, (cost, num_steps + 1, (*reached, target), (*hops, hop)))
+                heapq.heappush(queue, (cost, num_steps + 1, (*reached_kinds, target), (*hops, hop)))
 
 
-def _cheapest(kinds: Mapping[str, Kind], reached: Sequence[str], target: str, padded: frozenset[str]) -> list[Hop]:
+def _cheapest(
+    kinds: Mapping[str, Kind], reached_kinds: Sequence[str], target: str, padded: frozenset[str]
+) -> list[Hop]:
     """Return the cheapest ways of bringing a tensor into the kind of memory `target`: one by import, one by copy.
 
-    `reached` has the kinds that the tensor is in already, and `padded` those that can neither import nor export it.
-    Both ways matter, as an imported tensor may need a copy later that a copied one does not need.
+    `reached_kinds` has the kinds that the tensor is in already, and `padded` those that can neither import nor export
+    it. Both ways matter, as an imported tensor may need a copy later that a copied one does not need.
     """
-    ways = [(source, kinds[source].way_to(kinds[target], source in padded or target in padded)) for source in reached]
+    ways = [
+        (source, kinds[source].way_to(kinds[target], source in padded or target in padded)) for source in reached_kinds
+    ]
     hops = [Hop(source, target, how) for source, how in ways if how is not None]
     hops.sort(key=lambda hop: (IMPORT, DEVICE_COPY, COPY).index(hop.how))
     return list({hop.how == IMPORT: hop for hop in reversed(hops)}.values())
 
 
 def _route(writer: Side, readers: Sequence[Side], copies: int, home: str, hops: tuple[Hop, ...]) -> Route | None:
-    reached = {home: False} | {hop.target: hop.how == IMPORT for hop in hops}
-    best = [reader.best(reached) for reader in readers]
+    reached_kinds = {home: False} | {hop.target: hop.how == IMPORT for hop in hops}
+    best = [reader.best(reached_kinds) for reader in readers]
     choices = [choice for choice in best if choice is not None]
     if len(choices) < len(best):
         return None

@@ -146,10 +146,10 @@ def _substitute(
     for layer in new_layers:
         layer.backend = backend.id
         layer.replaced = tuple(part_layer.name for part_layer in part)
-    for old, new in zip(part.outputs, outputs, strict=True):
-        _check_same_info(old, new)
-        graph.replace_uses(old, new, lambda use: use.layer not in part)
-        stands_for[old] = new
+    for old_value, new_value in zip(part.outputs, outputs, strict=True):
+        _check_same_info(old_value, new_value)
+        graph.replace_uses(old_value, new_value, lambda use: use.layer not in part)
+        stands_for[old_value] = new_value
     for layer in reversed(part.layers):
         graph.erase(layer)
     if isinstance(substitution.replacement, Op):
@@ -177,20 +177,20 @@ def _graph_in_place(graph: Graph, body: Graph, entering: list[Value]) -> tuple[l
         layer.output: value for layer, value in zip(body.inputs, entering, strict=True)
     }
     inner_layers = [layer for layer in body.topological() if not isinstance(layer.op, Input | Output)]
-    copied = graph.absorb(inner_layers, bound_inputs)
+    copies = graph.absorb(inner_layers, bound_inputs)
     layers = [
         layer
-        for layer in dict.fromkeys(copied[v].producer for inner_layer in inner_layers for v in inner_layer.outputs)
+        for layer in dict.fromkeys(copies[v].producer for inner_layer in inner_layers for v in inner_layer.outputs)
     ]
     for layer in layers:
         errors = infer_layer(layer)
         if errors:
             raise BackendContractError(f"in the substituted graph, layer {layer} does not fit: {'; '.join(errors)}")
     return [inner_layer for inner_layer in layers if is_placed_by_a_backend(inner_layer)], tuple(
-        copied[output.values[0]] for output in body.outputs
+        copies[output.values[0]] for output in body.outputs
     )
 
 
-def _check_same_info(old: Value, new: Value) -> None:
-    if old.known != new.known:
-        raise BackendContractError(f"the tensor {old.name!r}, {old.info}, is replaced by {new.info}")
+def _check_same_info(old_value: Value, new_value: Value) -> None:
+    if old_value.known != new_value.known:
+        raise BackendContractError(f"the tensor {old_value.name!r}, {old_value.info}, is replaced by {new_value.info}")

@@ -306,8 +306,8 @@ class BackendRegistry:
     @property
     def memory_strategies(self) -> dict[str, MemoryOptimizerStrategy]:
         """The memory strategies by backend id, those of the parent registry included."""
-        inherited = self._parent.memory_strategies if self._parent is not None else {}
-        return {**inherited, **self._strategies}
+        inherited_strategies = self._parent.memory_strategies if self._parent is not None else {}
+        return {**inherited_strategies, **self._strategies}
 
     def restrict(self, backends: Collection[str], reason: str) -> None:
         """Disable all other backends, including those registered later; `reason` is the message for them."""
@@ -326,9 +326,9 @@ class BackendRegistry:
 
     def isolation(self, backend_id: str) -> Isolation | None:
         """Return how a backend is isolated, or None if it runs in this process; its devices are isolated likewise."""
-        inherited = self._parent.isolation(backend_id) if self._parent is not None else None
+        inherited_settings = self._parent.isolation(backend_id) if self._parent is not None else None
         own_settings = next((self._isolate[name] for name in _with_base(backend_id) if name in self._isolate), None)
-        return inherited if own_settings is None else own_settings
+        return inherited_settings if own_settings is None else own_settings
 
     @property
     def isolates_any(self) -> bool:
@@ -385,8 +385,8 @@ class BackendRegistry:
         return [*(self._record(backend_id) for backend_id in self.ids), *self._all_refused()]
 
     def _all_refused(self) -> list[BackendRecord]:
-        inherited = self._parent._all_refused() if self._parent is not None else []
-        return [*inherited, *self._refused]
+        inherited_refusals = self._parent._all_refused() if self._parent is not None else []
+        return [*inherited_refusals, *self._refused]
 
     def _record(self, backend_id: str) -> BackendRecord:
         entry = self._entry(backend_id)

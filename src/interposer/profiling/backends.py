@@ -117,8 +117,8 @@ class DeviceClock:
         if not self._pairs:
             return device_ns
         (first_device, first_host, _), (device, host, _) = self._pairs[0], self._pairs[-1]
-        elapsed, measured = device - first_device, host - first_host
-        rate = measured / elapsed if elapsed > 0 and measured > 0 else 1.0
+        device_elapsed, host_elapsed = device - first_device, host - first_host
+        rate = host_elapsed / device_elapsed if device_elapsed > 0 and host_elapsed > 0 else 1.0
         return host + round((device_ns - device) * rate)
 
     @property
@@ -253,13 +253,13 @@ class BackendProfiling:
         Raises:
             InvalidArgumentError: the numbers do not follow each other from `greatest` on, or are too large.
         """
-        adopted: dict[int, Counter] = {}
+        adopted_counters: dict[int, Counter] = {}
         for number, counter in enumerate(counters, greatest + 1):
             if counter.number != number or number >= _MOST_COUNTERS or not counter.multiplier:
                 raise InvalidArgumentError(f"the counter {counter.name!r} has the number {counter.number}")
-            adopted[number] = replace(counter, backend=self.backend)
-        self._counters.update(adopted)
-        return adopted
+            adopted_counters[number] = replace(counter, backend=self.backend)
+        self._counters.update(adopted_counters)
+        return adopted_counters
 
     def counter_status(self, number: int) -> CounterStatus:
         """Return whether a counter is captured now."""
@@ -345,8 +345,12 @@ class BackendProfiling:
         key = category, name, kind, layer, device, bytes, flops
         site = self._sites.get(key)
         if site is None:
-            moved, computed = (None if amount is None else int(amount) for amount in (bytes, flops))  # may be NumPy's
-            new_site = Site(category, name, kind, None, layer, "", self.backend, device, (), (), moved, computed)
+            num_bytes, num_operations = (
+                None if amount is None else int(amount) for amount in (bytes, flops)
+            )  # may be NumPy's
+            new_site = Site(
+                category, name, kind, None, layer, "", self.backend, device, (), (), num_bytes, num_operations
+            )
             site = self._sites.setdefault(key, new_site)
         return site
 

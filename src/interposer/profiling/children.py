@@ -90,8 +90,8 @@ class _LayerIndex:
         If `leaf`, also return None if another layer has run inside of it before that moment.
         """
         positions = self._positions.get((run, thread), [])
-        last = bisect_right(positions, moment, key=self._begin) - 1
-        for candidate in range(last, max(-1, last - 1) if leaf else -1, -1):
+        last_index = bisect_right(positions, moment, key=self._begin) - 1
+        for candidate in range(last_index, max(-1, last_index - 1) if leaf else -1, -1):
             if self._intervals[positions[candidate]].end >= moment:
                 return positions[candidate]
         return None

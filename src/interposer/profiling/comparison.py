@@ -109,8 +109,8 @@ def _networks(layers: Mapping[_Key, _Layer]) -> int:
 def _without_networks(layers: Mapping[_Key, _Layer]) -> dict[_Key, _Layer]:
     merged_layers: dict[_Key, _Layer] = {}
     for (_, name, is_step), layer in layers.items():
-        merged = merged_layers.setdefault(("", name, is_step), _Layer(layer.kind, layer.backend, []))
-        merged.durations.extend(layer.durations)
+        merged_layer = merged_layers.setdefault(("", name, is_step), _Layer(layer.kind, layer.backend, []))
+        merged_layer.durations.extend(layer.durations)
     return merged_layers
 
 
@@ -121,9 +121,9 @@ class _Layer:
     durations: list[float]
 
 
-def _change(key: _Key, before: _Layer | None, after: _Layer | None) -> LayerChange:
-    layers = before, after
-    kind = next(layer.kind for layer in (after, before) if layer is not None)
+def _change(key: _Key, layer_before: _Layer | None, layer_after: _Layer | None) -> LayerChange:
+    layers = layer_before, layer_after
+    kind = next(layer.kind for layer in (layer_after, layer_before) if layer is not None)
     medians = [None if layer is None else statistics.median(layer.durations) for layer in layers]
     backends = tuple(None if layer is None else layer.backend for layer in layers)
     network, layer_name, _ = key

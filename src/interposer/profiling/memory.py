@@ -65,9 +65,11 @@ class MemoryProfile:
     def rows(self, most: int = _ROWS) -> list[list[str]]:
         """Return the cells of a table of the owners: layer, tensor, kind, backend, bytes and share."""
         rows = [[*_named(owner), f"{owner.bytes:,}", f"{owner.bytes / self.peak:.1%}"] for owner in self.owners[:most]]
-        rest = sum(owner.bytes for owner in self.owners[most:])
-        if rest:
-            rows.append([f"{len(self.owners) - most} more", "", "", "", f"{rest:,}", f"{rest / self.peak:.1%}"])
+        rest_bytes = sum(owner.bytes for owner in self.owners[most:])
+        if rest_bytes:
+            rows.append(
+                [f"{len(self.owners) - most} more", "", "", "", f"{rest_bytes:,}", f"{rest_bytes / self.peak:.1%}"]
+            )
         return rows
 
     def __str__(self) -> str:
@@ -122,9 +124,9 @@ def _owners(counter: Counter, holding: Holding | None, size: int) -> Iterator[Me
     for tensor in tensors:
         if tensor.bytes:
             yield MemoryOwner(network, kind, backend, tensor.layer, tensor.name, tensor.bytes * copies)
-    unused = size - copies * sum(tensor.bytes for tensor in tensors)
-    if unused > 0:
-        yield MemoryOwner(network, kind, backend, UNUSED, "", unused)
+    unused_bytes = size - copies * sum(tensor.bytes for tensor in tensors)
+    if unused_bytes > 0:
+        yield MemoryOwner(network, kind, backend, UNUSED, "", unused_bytes)
 
 
 def live_at_peak(tensors: Sequence[HeldTensor]) -> list[HeldTensor]:

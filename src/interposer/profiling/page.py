@@ -49,8 +49,8 @@ def profile_page(recording: Recording, explanations: Iterable[Explained] = ()) -
             times become those that were recorded. The layers of other networks are drawn as they were recorded.
     """
     networks = _networks(recording)
-    explained = (explanation.to_dict() for explanation in explanations)
-    explanation_of = {str(explanation["network"]): explanation for explanation in explained}
+    plain_explanations = (explanation.to_dict() for explanation in explanations)
+    explanation_of = {str(explanation["network"]): explanation for explanation in plain_explanations}
     drawings = [
         _drawing(network, times) if network.name not in explanation_of else _timed(explanation_of[network.name], times)
         for network, times in networks.items()
@@ -254,10 +254,10 @@ class _Node:
         """Return the name, the kind, the backend, the time, the count and the children, the largest ones first."""
         rows = sorted((child.to_list() for child in self.children.values()), key=lambda row: -row[3])
         total = max(self.total, sum(row[3] for row in rows))
-        smaller = rows[_MOST_CHILDREN:]
-        if smaller:
-            sums = sum(row[3] for row in smaller), sum(row[4] for row in smaller)
-            rows[_MOST_CHILDREN:] = [[f"{len(smaller)} smaller ones", "others", "", *sums, []]]
+        smaller_rows = rows[_MOST_CHILDREN:]
+        if smaller_rows:
+            sums = sum(row[3] for row in smaller_rows), sum(row[4] for row in smaller_rows)
+            rows[_MOST_CHILDREN:] = [[f"{len(smaller_rows)} smaller ones", "others", "", *sums, []]]
         return [self.name, self.kind, self.backend, total, self.count, rows]
 
 
@@ -278,8 +278,10 @@ def _flame(intervals: Sequence[Interval]) -> list[Any]:
             _layer_node(root, interval).add(interval.duration)
         elif interval.site.category is Category.BACKEND and not interval.site.backend and interval.run in networks:
             network_of_run = networks[interval.run]
-            between = root.child(network_of_run, network_of_run.name, "network").child("", "between layers", "part")
-            between.child(interval.site.name, interval.site.name, "wait").add(interval.duration)
+            between_layers = root.child(network_of_run, network_of_run.name, "network").child(
+                "", "between layers", "part"
+            )
+            between_layers.child(interval.site.name, interval.site.name, "wait").add(interval.duration)
         elif is_step(interval):
             _step_parent(root, finder.around(interval)).child(
                 (interval.site.name, interval.site.device), interval.site.name, "step", interval.site.backend

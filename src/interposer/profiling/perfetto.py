@@ -196,14 +196,14 @@ class _Writer:
         return [_timed(time_ns, event) for time_ns, event in sorted(timed_events, key=itemgetter(0))]
 
     def _of_track(self, track: Track) -> Iterator[tuple[int, bytes]]:
-        track_id, enclosing = self._id_of_track[track], list[Slice]()
+        track_id, enclosing_slices = self._id_of_track[track], list[Slice]()
         for slice in track.slices:
-            while enclosing and enclosing[-1].end <= slice.begin:
-                yield enclosing.pop().end, _event(_END, track_id)
+            while enclosing_slices and enclosing_slices[-1].end <= slice.begin:
+                yield enclosing_slices.pop().end, _event(_END, track_id)
             yield slice.begin, _event(_BEGIN, track_id, _described(slice))
-            enclosing.append(slice)
-        while enclosing:
-            yield enclosing.pop().end, _event(_END, track_id)
+            enclosing_slices.append(slice)
+        while enclosing_slices:
+            yield enclosing_slices.pop().end, _event(_END, track_id)
 
     def _instant(self, instant: Instant) -> bytes:
         content = _site(instant.site, instant.site.to_dict())

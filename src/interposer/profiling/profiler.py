@@ -181,17 +181,17 @@ def _nest(root: _Node, run: Sequence[Interval]) -> None:
         if interval.site.category is Category.RUN:
             root.items.append(interval)
             continue
-        enclosing = enclosing_of_thread.setdefault(interval.thread, list(open_nodes))
+        enclosing_nodes = enclosing_of_thread.setdefault(interval.thread, list(open_nodes))
         while (
-            len(enclosing) > shared_depth.setdefault(interval.thread, len(open_nodes))
-            and enclosing[-1][1] < interval.end
+            len(enclosing_nodes) > shared_depth.setdefault(interval.thread, len(open_nodes))
+            and enclosing_nodes[-1][1] < interval.end
         ):
-            enclosing.pop()
-        node = enclosing[-1][0].child(interval.site)
+            enclosing_nodes.pop()
+        node = enclosing_nodes[-1][0].child(interval.site)
         node.items.append(interval)
-        enclosing.append((node, interval.end))
+        enclosing_nodes.append((node, interval.end))
         if interval.site.category is Category.EXECUTE:
-            open_nodes.append(enclosing[-1])
+            open_nodes.append(enclosing_nodes[-1])
 
 
 def _described(node: _Node, name: str, numbers: Iterator[int]) -> tuple[str, dict[str, Any]]:

@@ -184,8 +184,10 @@ class _Ring:
     def _add_shape(self, shape: Shape) -> None:
         """Note a shape; now and then, forget those of which there are no records any more."""
         if len(self.shapes) >= self._shape_limit:
-            used = {batch[0] for batch in self.copied()[0] if isinstance(batch[0], int)}
-            self.shapes = {number: shape_of_number for number, shape_of_number in self.shapes.items() if number in used}
+            used_numbers = {batch[0] for batch in self.copied()[0] if isinstance(batch[0], int)}
+            self.shapes = {
+                number: shape_of_number for number, shape_of_number in self.shapes.items() if number in used_numbers
+            }
             self._shape_limit = max(_MIN_SHAPE_LIMIT, 2 * len(self.shapes))
         self.shapes[shape.number] = shape
 
@@ -206,12 +208,12 @@ class _Ring:
             return first.count * _WIDTH, first.count
         return len(first), len(first) // _WIDTH
 
-    def take_over(self, other: _Ring) -> None:
+    def take_over(self, other_ring: _Ring) -> None:
         """Add the batches of another ring, which has no thread any more."""
-        self.shapes |= other.shapes
-        self.batches.extend(other.batches)
-        self.field_count += other.field_count
-        self.lost += other.lost
+        self.shapes |= other_ring.shapes
+        self.batches.extend(other_ring.batches)
+        self.field_count += other_ring.field_count
+        self.lost += other_ring.lost
         self.drop()
 
     def copied(self) -> tuple[list[_Batch], dict[int, Shape]]:
@@ -228,9 +230,13 @@ def _note_rings() -> None:
     """Update `_only_rings` and `_recorders_of_all` after a change of `active` or of the buffers of a recorder."""
     with _changes:
         _recorders_of_all[0] = tuple(active) if all(recorder.wants_all for recorder in active) else None
-        only = active[0] if len(active) == 1 else None
-        is_plain = only is not None and only.wants_all and type(only).add_record is Recorder.add_record
-        _only_rings[0] = only._rings if only is not None and is_plain else None
+        only_recorder = active[0] if len(active) == 1 else None
+        is_plain = (
+            only_recorder is not None
+            and only_recorder.wants_all
+            and type(only_recorder).add_record is Recorder.add_record
+        )
+        _only_rings[0] = only_recorder._rings if only_recorder is not None and is_plain else None
 
 
 @dataclass(frozen=True)
@@ -441,9 +447,9 @@ class Enclosing:
         A layer may be off by `CLOCK_ERROR`, as the clock of a device is converted to that of the host.
         """
         middle = (interval.begin + interval.end) // 2
-        near = list(self._near(middle))
-        around = [layer for layer in near if layer.begin <= middle <= layer.end] or near
-        return around[0] if len(around) == 1 else None
+        near_layers = list(self._near(middle))
+        layers_around = [layer for layer in near_layers if layer.begin <= middle <= layer.end] or near_layers
+        return layers_around[0] if len(layers_around) == 1 else None
 
     def _near(self, moment: int) -> Iterator[Interval]:
         index = bisect_right(self._layers, moment + CLOCK_ERROR, key=lambda layer: layer.begin) - 1
@@ -482,7 +488,7 @@ def _is_count(value: object) -> bool:
 
 
 def _expand(
-    flat: Fields,
+    flat_fields: Fields,
     run: int,
     inference: int,
     intervals: list[Interval],
@@ -491,7 +497,7 @@ def _expand(
     executed: list[Executed],
     holdings: list[Holding],
 ) -> None:
-    fields = iter(flat)
+    fields = iter(flat_fields)
     for subject, begin, value, thread in zip(fields, fields, fields, fields, strict=True):
         if isinstance(subject, Counter):
             samples.append(Sample(subject, begin, value, thread))
@@ -569,9 +575,9 @@ class RunTrace:
     def enter(self) -> RunTrace | None:
         """Let events that the calling thread records belong to this run until `leave`; return the run around it."""
         this_thread = get_ident()
-        outer = current.get(this_thread)
+        outer_trace = current.get(this_thread)
         current[this_thread] = self
-        return outer
+        return outer_trace
 
     def leave(self, outer: RunTrace | None) -> None:
         """Let events of the calling thread belong to the run around this one, which `enter` returned."""
@@ -605,11 +611,11 @@ class RunTrace:
 @contextmanager
 def on_this_thread(trace: RunTrace) -> Iterator[None]:
     """Let events that the calling thread records in a ``with`` block belong to the run of this trace."""
-    outer = trace.enter()
+    outer_trace = trace.enter()
     try:
         yield
     finally:
-        trace.leave(outer)
+        trace.leave(outer_trace)
 
 
 def begin_run(network: TracedNetwork, inferences: Iterator[int], thread: int | None = None) -> RunTrace | None:

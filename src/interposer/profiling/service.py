@@ -124,10 +124,10 @@ class ProfilingService:
     def enable(self, profiling: bool, timeline: bool) -> None:
         """Let backends measure, and report intervals, also while nothing records; False ends it."""
         with self._lock:
-            requested = self._requested
-            if requested.profiling > profiling or requested.timeline > timeline:
+            requested_orders = self._requested
+            if requested_orders.profiling > profiling or requested_orders.timeline > timeline:
                 self.capture()
-            self._requested = _Orders(profiling, timeline, requested.period, requested.counters)
+            self._requested = _Orders(profiling, timeline, requested_orders.period, requested_orders.counters)
             self._update()
 
     def select(self, capture_period: int, numbers: Iterable[int]) -> dict[str, str]:
@@ -136,11 +136,14 @@ class ProfilingService:
         Unknown numbers are ignored. While something records, backends capture all counters. Returns the errors of
         backends by id.
         """
-        selected = tuple(dict.fromkeys(numbers)) if capture_period else ()
+        selected_numbers = tuple(dict.fromkeys(numbers)) if capture_period else ()
         with self._lock:
-            requested = self._requested
+            requested_orders = self._requested
             self._requested = _Orders(
-                requested.profiling, requested.timeline, capture_period if selected else 0, selected
+                requested_orders.profiling,
+                requested_orders.timeline,
+                capture_period if selected_numbers else 0,
+                selected_numbers,
             )
             self._next_capture = monotonic()
             errors = {backend: self._apply(backend, selects=True) for backend in self._contexts}
@@ -163,12 +166,17 @@ class ProfilingService:
         self._poll_if_needed()
 
     def _orders_for(self, backend: str) -> _Orders:
-        own_numbers, requested = self.own_counters(backend), self._requested
+        own_numbers, requested_orders = self.own_counters(backend), self._requested
         if self._recorders:
             return _Orders(True, True, CAPTURE_PERIOD if own_numbers else 0, tuple(own_numbers))
-        selected = frozenset(requested.counters)
-        selected_own = tuple(number for number in own_numbers if number in selected)
-        return _Orders(requested.profiling, requested.timeline, requested.period if selected_own else 0, selected_own)
+        selected_numbers = frozenset(requested_orders.counters)
+        selected_own = tuple(number for number in own_numbers if number in selected_numbers)
+        return _Orders(
+            requested_orders.profiling,
+            requested_orders.timeline,
+            requested_orders.period if selected_own else 0,
+            selected_own,
+        )
 
     def _apply(self, backend: str, selects: bool = False) -> str | None:
         """Let a backend measure what is asked for now, and return the error of its selection of counters.
@@ -176,20 +184,20 @@ class ProfilingService:
         Its counters are passed on if they have changed, or in any case if `selects`.
         """
         (profiling, context), error = self._contexts[backend], None
-        previous, orders = self._orders.get(backend, _Orders()), self._orders_for(backend)
+        previous_orders, orders = self._orders.get(backend, _Orders()), self._orders_for(backend)
         self._orders[backend] = orders
-        if orders.profiling and not previous.profiling:
+        if orders.profiling and not previous_orders.profiling:
             _called(backend, "enable_profiling", lambda: context.enable_profiling(True))
-        if orders.timeline and not previous.timeline:
+        if orders.timeline and not previous_orders.timeline:
             profiling.is_timeline_enabled = _reports_timeline(backend, context, True)
         if self.own_counters(backend) and (
-            selects or (orders.period, orders.counters) != (previous.period, previous.counters)
+            selects or (orders.period, orders.counters) != (previous_orders.period, previous_orders.counters)
         ):
             error = _selected(profiling, context, orders.period, list(orders.counters))
-        if previous.timeline and not orders.timeline:
+        if previous_orders.timeline and not orders.timeline:
             profiling.is_timeline_enabled = False
             _reports_timeline(backend, context, False)
-        if previous.profiling and not orders.profiling:
+        if previous_orders.profiling and not orders.profiling:
             _called(backend, "enable_profiling", lambda: context.enable_profiling(False))
         profiling.is_measuring = orders.profiling
         return error

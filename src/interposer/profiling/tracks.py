@@ -89,8 +89,12 @@ def _by_thread(recording: Recording) -> dict[tuple[str, int], list[Interval]]:
     intervals_of_thread: dict[tuple[str, int], list[Interval]] = {}
     for interval in recording.intervals:
         if interval.thread:
-            foreign = recording.foreign.get(interval.thread)
-            name = foreign.name if foreign else recording.threads.get(interval.thread) or f"thread {interval.thread}"
+            foreign_thread = recording.foreign.get(interval.thread)
+            name = (
+                foreign_thread.name
+                if foreign_thread
+                else recording.threads.get(interval.thread) or f"thread {interval.thread}"
+            )
             intervals_of_thread.setdefault((name, interval.thread), []).append(interval)
     return intervals_of_thread
 

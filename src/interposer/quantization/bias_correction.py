@@ -63,5 +63,5 @@ def _of_convolution(op: Convolution2d, errors: Floats, mean: Floats) -> Array:
     rows, columns, _ = op.data_layout.axes()
     sums = errors.sum(axis=(rows, columns))
     inputs = mean.reshape(op.groups, -1)
-    grouped = sums.reshape(op.groups, -1, sums.shape[1])
-    return np.asarray(np.einsum("goi,gi->go", grouped, inputs).reshape(-1))
+    grouped_sums = sums.reshape(op.groups, -1, sums.shape[1])
+    return np.asarray(np.einsum("goi,gi->go", grouped_sums, inputs).reshape(-1))

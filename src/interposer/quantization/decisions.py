@@ -90,11 +90,11 @@ def decide(
         _prune(rules, reasons)
         decisions = Decisions(scheme, dict(rules), reasons)
         _Scales(decisions, ranges, fuse_clamps, means or {}).assign()
-        refused = {layer: reason for layer in rules if (reason := _refusal(decisions, layer)) is not None}
-        if not refused:
+        refused_layers = {layer: reason for layer in rules if (reason := _refusal(decisions, layer)) is not None}
+        if not refused_layers:
             return decisions
-        reasons.update(refused)
-        rules = {layer: rule for layer, rule in rules.items() if layer not in refused}
+        reasons.update(refused_layers)
+        rules = {layer: rule for layer, rule in rules.items() if layer not in refused_layers}
 
 
 def _rules(network: Network, scheme: Scheme, reasons: dict[Layer, str]) -> dict[Layer, Rule]:
@@ -125,9 +125,9 @@ def _unbounded(layer: Layer, rule: Rule, ranges: Ranges) -> str | None:
     operands = [
         layer.inputs[index] for index in (*rule.data_indices, rule.weights_index, rule.bias_index) if index is not None
     ]
-    named = [("its result", value) for value in quantized_results(layer, rule)]
-    named += [(f"its operand {value.name!r}", value) for value in operands if value is not None]
-    for title, value in named:
+    named_values = [("its result", value) for value in quantized_results(layer, rule)]
+    named_values += [(f"its operand {value.name!r}", value) for value in operands if value is not None]
+    for title, value in named_values:
         bounds = _range_of(value, ranges)
         if bounds is None:
             return f"no value of {title} was observed"
@@ -228,8 +228,8 @@ class _Scales:
             value = self.parents[value]
         return value
 
-    def _join(self, value: Value, other: Value) -> None:
-        first, second = self._root(value), self._root(other)
+    def _join(self, value: Value, other_value: Value) -> None:
+        first, second = self._root(value), self._root(other_value)
         self.parents.setdefault(first, first)
         self.parents.setdefault(second, second)
         if first is not second:
@@ -325,10 +325,10 @@ def quantized_infos(decisions: Decisions, layer: Layer) -> tuple[list[TensorInfo
     ):
         if operand_index is not None and constant is not None:
             inputs[operand_index] = TensorInfo.of(constant.array, constant.quantization)
-    quantized = quantized_results(layer, rule)
+    quantized_values = quantized_results(layer, rule)
     outputs = [
         TensorInfo(value.known.shape, dtype, decisions.quantizations[value])
-        if value in quantized
+        if value in quantized_values
         else value.known.with_constant(None)
         for value in layer.outputs
     ]

@@ -96,12 +96,12 @@ def _has_own_constants(layer: Layer) -> bool:
 def _scaled(network: Network, pair: _Pair) -> bool:
     """Scale the channels between two layers; return False if all scales are 1."""
     first_weights, second_weights = _array(pair.first, 1), _array(pair.second, 1)
-    outgoing, incoming = (
+    outgoing_ranges, incoming_ranges = (
         _output_ranges(pair.first, first_weights),
         _input_ranges(pair.second, second_weights, pair.first),
     )
     with np.errstate(all="ignore"):
-        exponents = np.rint(np.log2(incoming / outgoing) / 2)
+        exponents = np.rint(np.log2(incoming_ranges / outgoing_ranges) / 2)
     exponents = np.where(np.isfinite(exponents), np.clip(exponents, -_LARGEST, _LARGEST), 0)
     if not exponents.any():
         return False
@@ -132,8 +132,8 @@ def _input_ranges(layer: Layer, weights: Floats, first: Layer) -> Floats:
     """Return the largest absolute weight of each input channel, which are the output channels of `first`."""
     if isinstance(layer.op, DepthwiseConvolution2d):
         channels = _array(first, 1).shape[first.op.output_axis]
-        grouped = np.abs(weights).reshape(-1, channels, weights.shape[3] // channels)
-        return np.asarray(grouped.max(axis=(0, 2), initial=0))
+        grouped_weights = np.abs(weights).reshape(-1, channels, weights.shape[3] // channels)
+        return np.asarray(grouped_weights.max(axis=(0, 2), initial=0))
     axis = _input_axis(layer)
     return np.asarray(
         np.abs(weights).max(axis=tuple(other_axis for other_axis in range(4) if other_axis != axis), initial=0)

@@ -168,8 +168,10 @@ class _Reader:
             return binding
         if binding.isdigit() and int(binding) in self.names:
             return self.names[int(binding)]
-        known = ", ".join(f"{number} ({name})" for number, name in self.names.items())
-        raise InvalidArgumentError(f"{where}: the network has no input with the binding id {binding} (it has: {known})")
+        known_text = ", ".join(f"{number} ({name})" for number, name in self.names.items())
+        raise InvalidArgumentError(
+            f"{where}: the network has no input with the binding id {binding} (it has: {known_text})"
+        )
 
     def _numbers(self, table: Path, line: int, path: str, name: str) -> Array:
         """Return the numbers in a file that a table names; its path is relative to the table, or to this folder."""

@@ -73,9 +73,9 @@ class Histogram:
 
     def quantile(self, share: float) -> float:
         """Return the value below which this share of all values is, to the width of a bin."""
-        cumulative = np.concatenate([[0], np.cumsum(self.counts)])
-        edges = self.low + self.width * np.arange(len(cumulative))
-        return float(np.interp(share * cumulative[-1], cumulative, edges))
+        cumulative_counts = np.concatenate([[0], np.cumsum(self.counts)])
+        edges = self.low + self.width * np.arange(len(cumulative_counts))
+        return float(np.interp(share * cumulative_counts[-1], cumulative_counts, edges))
 
     def _start(self, low: float, high: float) -> None:
         size = max(high - low, abs(low) * 1e-6, abs(high) * 1e-6, 1e-30)
@@ -84,9 +84,9 @@ class Histogram:
     def _widen(self, downwards: bool) -> None:
         half = len(self.counts) // 2
         pairs = self.counts.reshape(half, 2).sum(axis=1)
-        empty = np.zeros(half, np.int64)
+        empty_counts = np.zeros(half, np.int64)
         self.low -= self.width * len(self.counts) if downwards else 0.0
-        self.counts = np.concatenate([empty, pairs] if downwards else [pairs, empty])
+        self.counts = np.concatenate([empty_counts, pairs] if downwards else [pairs, empty_counts])
         self.width *= 2
 
 
@@ -107,9 +107,11 @@ class Observer:
 
     def observe(self, values: Array) -> None:
         """Add the values of one sample; floats of any shape, which may be empty."""
-        flat = np.asarray(values).reshape(-1)
-        finite = flat[np.isfinite(flat)] if not np.isfinite(flat.sum(dtype=np.float64)) else flat
-        self.infinite += flat.size - finite.size
+        flat_values = np.asarray(values).reshape(-1)
+        finite = (
+            flat_values[np.isfinite(flat_values)] if not np.isfinite(flat_values.sum(dtype=np.float64)) else flat_values
+        )
+        self.infinite += flat_values.size - finite.size
         if not finite.size:
             return
         float32_values = finite.astype(np.float32, copy=False)
@@ -175,8 +177,8 @@ class PercentileObserver(Observer):
         self.percentile = percentile
 
     def _range(self, levels: int) -> tuple[float, float]:
-        outside = (1 - self.percentile / 100) / 2
-        low, high = self.histogram.quantile(outside), self.histogram.quantile(1 - outside)
+        outside_share = (1 - self.percentile / 100) / 2
+        low, high = self.histogram.quantile(outside_share), self.histogram.quantile(1 - outside_share)
         return min(max(low, self.low), self.high), max(min(high, self.high), self.low)
 
 
@@ -215,9 +217,9 @@ class MseObserver(_SearchingObserver):
         centers, step = self.histogram.centers, (high - low) / (levels - 1)
         if not step:
             return math.inf
-        rounded = np.clip(np.rint((centers - low) / step), 0, levels - 1) * step + low
-        within = (centers > low) & (centers < high)
-        errors = np.where(within, step * step / 12, (centers - rounded) ** 2)
+        rounded_centers = np.clip(np.rint((centers - low) / step), 0, levels - 1) * step + low
+        is_within = (centers > low) & (centers < high)
+        errors = np.where(is_within, step * step / 12, (centers - rounded_centers) ** 2)
         return float((errors * self.histogram.counts).sum())
 
 
@@ -232,18 +234,18 @@ class EntropyObserver(_SearchingObserver):
     def _loss(self, low: float, high: float, levels: int) -> float:
         centers, counts = self.histogram.centers, self.histogram.counts.astype(np.float64)
         counts[np.abs(centers) <= self.histogram.width / 2] = 0
-        within = (centers >= low) & (centers <= high)
-        if not counts[within].sum():
+        is_within = (centers >= low) & (centers <= high)
+        if not counts[is_within].sum():
             return math.inf
-        real_counts = counts[within]
-        groups = np.minimum(((centers[within] - low) / ((high - low) / levels)).astype(np.int64), levels - 1)
+        real_counts = counts[is_within]
+        groups = np.minimum(((centers[is_within] - low) / ((high - low) / levels)).astype(np.int64), levels - 1)
         occupied = (real_counts > 0).astype(np.float64)
         shares = np.bincount(groups, real_counts, levels) / np.maximum(np.bincount(groups, occupied, levels), 1)
-        quantized = shares[groups] * occupied
+        quantized_shares = shares[groups] * occupied
         reference = real_counts.copy()
         reference[0] += counts[centers < low].sum()
         reference[-1] += counts[centers > high].sum()
-        return _divergence(reference, quantized)
+        return _divergence(reference, quantized_shares)
 
 
 def _divergence(reference: Floats, quantized: Floats) -> float:

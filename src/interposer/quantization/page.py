@@ -65,7 +65,7 @@ def _outputs(outputs: Sequence[OutputReport]) -> Iterator[str]:
     if outputs:
         yield "<h2>Outputs</h2>"
         rows = [(_clean(output.name), _ratio(output.snr), f"{output.cosine:.6f}") for output in outputs]
-        yield from _table(("output", "signal-to-noise ratio", "cosine"), rows, right=(2,))
+        yield from _table(("output", "signal-to-noise ratio", "cosine"), rows, right_columns=(2,))
 
 
 def _left(layers: Sequence[LayerReport]) -> Iterator[str]:
@@ -85,7 +85,7 @@ def _left(layers: Sequence[LayerReport]) -> Iterator[str]:
         )
         for reason, left_layers in reasons.items()
     ]
-    yield from _table(("reason", "number", "layers"), rows, right=(1,))
+    yield from _table(("reason", "number", "layers"), rows, right_columns=(1,))
 
 
 def _layers(layers: Sequence[LayerReport]) -> Iterator[str]:
@@ -115,22 +115,22 @@ def _setting(value: Any) -> str:
 
 
 def _table(
-    titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (), marks: Sequence[str] = ()
+    titles: Sequence[str], rows: Sequence[Sequence[str]], right_columns: Sequence[int] = (), marks: Sequence[str] = ()
 ) -> Iterator[str]:
     """Yield a table without its empty columns; `marks` has the class of each row."""
     columns = [number for number in range(len(titles)) if any(row[number] for row in rows)]
     yield '<div class="wide"><table>\n<thead><tr>'
-    yield from _cells("th", titles, columns, right)
+    yield from _cells("th", titles, columns, right_columns)
     yield "</tr></thead>\n<tbody>"
     for number, row in enumerate(rows):
         row_class = f' class="{marks[number]}"' if marks and marks[number] else ""
-        yield f"<tr{row_class}>" + "".join(_cells("td", row, columns, right)) + "</tr>"
+        yield f"<tr{row_class}>" + "".join(_cells("td", row, columns, right_columns)) + "</tr>"
     yield "</tbody>\n</table></div>"
 
 
-def _cells(tag: str, cells: Sequence[str], columns: Iterable[int], right: Sequence[int]) -> Iterator[str]:
+def _cells(tag: str, cells: Sequence[str], columns: Iterable[int], right_columns: Sequence[int]) -> Iterator[str]:
     for column in columns:
-        cell_class = ' class="right"' if column in right else ""
+        cell_class = ' class="right"' if column in right_columns else ""
         yield f"<{tag}{cell_class}>{cells[column]}</{tag}>"
 
 

@@ -20,14 +20,18 @@ def check_float(network: Network) -> int:
         InvalidArgumentError: these are at least half of the layers that do more than move elements.
     """
     layers = [layer for layer in network.graph.topological() if _computes(layer)]
-    quantized = [layer for layer in layers if any(info.is_quantized for info in _infos(layer))]
-    if quantized and 2 * len(quantized) >= len(layers):
-        first, dtype = quantized[0], next(info.dtype for info in _infos(quantized[0]) if info.is_quantized)
-        raise InvalidArgumentError(
-            f"the network is quantized already: {len(quantized)} of its {len(layers)} layers compute with quantized "
-            f"values, such as {first.name!r} ({first.kind}) with {dtype}; give the float network that it was made from"
+    quantized_layers = [layer for layer in layers if any(info.is_quantized for info in _infos(layer))]
+    if quantized_layers and 2 * len(quantized_layers) >= len(layers):
+        first, dtype = (
+            quantized_layers[0],
+            next(info.dtype for info in _infos(quantized_layers[0]) if info.is_quantized),
         )
-    return len(quantized)
+        raise InvalidArgumentError(
+            f"the network is quantized already: {len(quantized_layers)} of its {len(layers)} layers compute with "
+            f"quantized values, such as {first.name!r} ({first.kind}) with {dtype}; give the float network that it was "
+            "made from"
+        )
+    return len(quantized_layers)
 
 
 def _computes(layer: Layer) -> bool:

@@ -147,19 +147,19 @@ def quantize(
     flags = {"per_channel": per_channel, "correct_bias": correct_bias, "equalize": equalize, "keep_types": keep_types}
     _check_options(str(scheme), observer, flags, {"percentile": percentile, "block_size": block_size}, target)
     runs = Runs(None if backends is None else list(listed_ids(backends)), runtime, progress, model_options)
-    original = read_network(source, format, shapes)
-    network = prepared(original, runtime or default_runtime())
+    original_network = read_network(source, format, shapes)
+    network = prepared(original_network, runtime or default_runtime())
     if equalize:
         equalized(network)
     written_format, float_reasons = output_format_named(output_format), _float_reasons(network, float_layers)
-    job = _Job(network, original, data, float_reasons, check_float(network), written_format, runs)
+    job = _Job(network, original_network, data, float_reasons, check_float(network), written_format, runs)
     if scheme in STORAGE:
         return _stored(job, str(scheme), 32 if block_size is None else block_size, algorithm)
-    chosen, corrects_bias = _scheme(scheme, algorithm, per_channel), correct_bias and algorithm != "armnn"
+    chosen_scheme, corrects_bias = _scheme(scheme, algorithm, per_channel), correct_bias and algorithm != "armnn"
     settings = Settings(
-        chosen.name, algorithm, observer, _percentage(percentile), chosen.per_channel, corrects_bias, keep_types,
-        output_format)  # fmt: skip
-    return _calibrated(job, chosen, settings, target)
+        chosen_scheme.name, algorithm, observer, _percentage(percentile), chosen_scheme.per_channel, corrects_bias,
+        keep_types, output_format)  # fmt: skip
+    return _calibrated(job, chosen_scheme, settings, target)
 
 
 def _percentage(percentile: float | None) -> float:
@@ -196,9 +196,9 @@ def _check_options(
         raise InvalidArgumentError(f"block_size is for the scheme 'weights-int4', not for {scheme!r}")
     if scheme not in STORAGE:
         return
-    changed = {"observer": observer != "minmax", "target": target is not None}
-    changed |= {name: switch is not _DEFAULTS[name] for name, switch in switches.items() if name in _DEFAULTS}
-    for name in (name for name, is_changed in changed.items() if is_changed):
+    changed_options = {"observer": observer != "minmax", "target": target is not None}
+    changed_options |= {name: switch is not _DEFAULTS[name] for name, switch in switches.items() if name in _DEFAULTS}
+    for name in (name for name, is_changed in changed_options.items() if is_changed):
         raise InvalidArgumentError(f"{name} is for schemes with integer layers; {scheme!r} only stores constants")
 
 
@@ -298,27 +298,27 @@ class _Quantizer:
         reasons, fuse = dict(float_reasons), self.settings.algorithm != "armnn"
         while True:
             decisions = decide(self.job.network, self.scheme, ranges, reasons, fuse_clamps=fuse, means=self.means)
-            refused = self._unwritable(decisions)
-            if not refused:
+            refused_layers = self._unwritable(decisions)
+            if not refused_layers:
                 return decisions
-            reasons |= refused
+            reasons |= refused_layers
 
     def _unwritable(self, decisions: Decisions) -> dict[Layer, str]:
         if self.job.written_format is None:
             return {}
         layers = {layer.name: layer for layer in decisions.rules}
-        quantized = rebuilt(self.job.network, decisions, self.settings.keep_types)
+        quantized_network = rebuilt(self.job.network, decisions, self.settings.keep_types)
         return {
             layers[name]: reason
-            for name, reason in unwritable(quantized, layers.keys(), self.job.written_format).items()
+            for name, reason in unwritable(quantized_network, layers.keys(), self.job.written_format).items()
         }
 
     def quantize(self, float_reasons: Mapping[Layer, str]) -> QuantizedNetwork:
         """Return the quantized network; the layers `float_reasons` stay in float for the given reasons."""
         decisions = self._decided(float_reasons, self._ranges())
-        quantized = QuantizedNetwork(self.job.network.name)
-        rebuilt(self.job.network, decisions, self.settings.keep_types, quantized)
-        quantized.report = reported(
+        quantized_network = QuantizedNetwork(self.job.network.name)
+        rebuilt(self.job.network, decisions, self.settings.keep_types, quantized_network)
+        quantized_network.report = reported(
             self.job.network,
             decisions,
             self.settings,
@@ -327,7 +327,7 @@ class _Quantizer:
             self.samples or [],
             self.job.already,
         )
-        return quantized
+        return quantized_network
 
     def _ratios(self, decisions: Decisions) -> dict[str, SignalToNoise]:
         if self.samples is None:
@@ -338,12 +338,14 @@ class _Quantizer:
 
     def _ranges(self) -> Ranges:
         levels = 2**self.scheme.activations.bits
-        observed = {
+        observed_ranges = {
             value: (-math.inf, math.inf) if observer.infinite else observer.range(levels)
             for value, observer in self.observers.items()
             if observer.count or observer.infinite
         }
-        return static_ranges(self.job.network) | observed if self.settings.algorithm == "armnn" else observed
+        return (
+            static_ranges(self.job.network) | observed_ranges if self.settings.algorithm == "armnn" else observed_ranges
+        )
 
 
 def _observed(
@@ -366,12 +368,14 @@ def _stored(job: _Job, scheme: str, block_size: int, algorithm: str) -> Quantize
     block_size = as_int(block_size, "the block size must be an integer")
     if block_size < 1:
         raise InvalidArgumentError(f"the block size must be a positive integer, not {block_size!r}")
-    network, quantized = job.network, QuantizedNetwork(job.network.name)
-    stores = stored_network(network, scheme, block_size, _float_reasons_of_stored(job, scheme, block_size), quantized)
+    network, quantized_network = job.network, QuantizedNetwork(job.network.name)
+    stores = stored_network(
+        network, scheme, block_size, _float_reasons_of_stored(job, scheme, block_size), quantized_network
+    )
     samples = job.samples or []
-    ratios = compared(network, quantized, samples, job.runs) if samples else {}
-    quantized.report = storage_reported(network, scheme, block_size, stores, ratios, len(samples), job.already)
-    return quantized
+    ratios = compared(network, quantized_network, samples, job.runs) if samples else {}
+    quantized_network.report = storage_reported(network, scheme, block_size, stores, ratios, len(samples), job.already)
+    return quantized_network
 
 
 def _float_reasons_of_stored(job: _Job, scheme: str, block_size: int) -> dict[Layer, str]:
@@ -379,11 +383,11 @@ def _float_reasons_of_stored(job: _Job, scheme: str, block_size: int) -> dict[La
     if job.written_format is None:
         return job.float_reasons
     check_float_layers(job.network.graph.topological(), job.written_format, job.network.name)
-    stored = Network(job.network.name)
-    stores = stored_network(job.network, scheme, block_size, job.float_reasons, stored)
+    written_network = Network(job.network.name)
+    stores = stored_network(job.network, scheme, block_size, job.float_reasons, written_network)
     layers = {layer.name: layer for layer in stores.layers}
-    refused = unwritable(stored, layers.keys(), job.written_format)
-    return job.float_reasons | {layers[name]: reason for name, reason in refused.items()}
+    refused_layers = unwritable(written_network, layers.keys(), job.written_format)
+    return job.float_reasons | {layers[name]: reason for name, reason in refused_layers.items()}
 
 
 def _scheme(scheme: str | Scheme, algorithm: str, per_channel: bool | None) -> Scheme:

@@ -29,9 +29,9 @@ class _Builder:
     `floats` and `integers` have, for each value of the old network, the new value in float and in integers.
     """
 
-    def __init__(self, network: Network, decisions: Decisions, keep_types: bool, into: Network) -> None:
+    def __init__(self, network: Network, decisions: Decisions, keep_types: bool, new_network: Network) -> None:
         self.old_network, self.decisions, self.keep_types = network, decisions, keep_types
-        self.new_network = into
+        self.new_network = new_network
         self.floats: dict[Value, Value] = {}
         self.integers: dict[tuple[Value, Quantization], Value] = {}
 
@@ -39,8 +39,8 @@ class _Builder:
         """Return the new network, without constants that no layer reads."""
         for layer in self.old_network.graph.topological():
             self._add(layer)
-        unused = [layer for layer in self.new_network.graph if isinstance(layer.op, Constant)]
-        self.new_network.graph.erase_dead(unused)
+        unused_layers = [layer for layer in self.new_network.graph if isinstance(layer.op, Constant)]
+        self.new_network.graph.erase_dead(unused_layers)
         return self.new_network
 
     def _add(self, layer: Layer) -> None:
@@ -57,15 +57,15 @@ class _Builder:
 
     def _add_float(self, layer: Layer) -> None:
         operands = [None if value is None else self._real(value) for value in layer.inputs]
-        declared = [] if layer.kind == "Output" else [_declared(value) for value in layer.outputs]
-        copied = self._copied(layer, operands, declared)
-        for old, new in zip(layer.outputs, copied.outputs, strict=True):
-            new.aliases = old.aliases
-            self.floats[old] = new
+        declared_infos = [] if layer.kind == "Output" else [_declared(value) for value in layer.outputs]
+        copied_layer = self._copied(layer, operands, declared_infos)
+        for old_value, new_value in zip(layer.outputs, copied_layer.outputs, strict=True):
+            new_value.aliases = old_value.aliases
+            self.floats[old_value] = new_value
 
-    def _copied(self, layer: Layer, operands: list[Value | None], declared: list[TensorInfo | None]) -> Layer:
+    def _copied(self, layer: Layer, operands: list[Value | None], declared_infos: list[TensorInfo | None]) -> Layer:
         return self.new_network.add_layer(
-            layer.op, *operands, name=layer.name, outputs=declared, source=layer.source, regions=layer.regions
+            layer.op, *operands, name=layer.name, outputs=declared_infos, source=layer.source, regions=layer.regions
         )
 
     # --- quantized layers ---------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class _Builder:
     def _real(self, value: Value) -> Value:
         """Return a value of the old network in float; a `Dequantize` layer is added if it exists in integers only."""
         if value not in self.floats:
-            integers = next(new for (old, _), new in self.integers.items() if old is value)
+            integers = next(new_value for (old_value, _), new_value in self.integers.items() if old_value is value)
             self.floats[value] = self.new_network.add_layer(
                 Dequantize(), integers, name=f"{value.name}:dequantized"
             ).output
@@ -141,7 +141,9 @@ class _Builder:
             array = quantized_array(value.constant, q, dtype)
             return self.new_network.add_constant_layer(array, q, name=value.name).output
         info = TensorInfo(value.known.shape, dtype, q)
-        other_integers = next((new for (old, _), new in self.integers.items() if old is value), None)
+        other_integers = next(
+            (new_value for (old_value, _), new_value in self.integers.items() if old_value is value), None
+        )
         source, suffix = (self._real(value), "quantized") if other_integers is None else (other_integers, "requantized")
         return self.new_network.add_layer(Quantize(dtype), source, name=f"{value.name}:{suffix}", outputs=info).output
 

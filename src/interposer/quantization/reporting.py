@@ -157,10 +157,10 @@ def _weights_ratio(layer: Layer, decisions: Decisions) -> float | None:
     rule = decisions.rules.get(layer)
     if rule is None or rule.weights_index is None:
         return None
-    stored, weights = decisions.stored[layer][0], layer.inputs[rule.weights_index]
+    stored_weights, weights = decisions.stored[layer][0], layer.inputs[rule.weights_index]
     assert weights is not None and weights.constant is not None, "quantized weights are constant"
     ratio = SignalToNoise()
-    ratio.add(dequantize(stored.array, stored.quantization), weights.constant)
+    ratio.add(dequantize(stored_weights.array, stored_weights.quantization), weights.constant)
     return ratio.decibels
 
 

@@ -72,9 +72,9 @@ def _declared(layer: Layer, result_quantization: ResultQuantization, data_indice
     if max(len(weights_indices), len(bias_indices)) > 1 or len(bias_indices) > len(weights_indices):
         return f"{layer.kind} has no form in integers"
     is_same = result_quantization is ResultQuantization.SAME
-    passive = result_quantization is ResultQuantization.NONE or (is_same and not _compares(op))
+    is_passive = result_quantization is ResultQuantization.NONE or (is_same and not _compares(op))
     weights_index, bias_index = next(iter(weights_indices), None), next(iter(bias_indices), None)
-    return Rule(result_quantization, op, data_indices, passive, weights_index, bias_index, op.output_axis)
+    return Rule(result_quantization, op, data_indices, is_passive, weights_index, bias_index, op.output_axis)
 
 
 def _compares(op: Op) -> bool:
@@ -106,10 +106,10 @@ def whole_image_mean(op: Op, layer: Layer) -> Mean | None:
     height, width, _ = op.data_layout.axes()
     shape = layer.inputs[0].known.shape
     pads = op.pad_left or op.pad_right or op.pad_top or op.pad_bottom
-    whole = not (op.stride_x or op.pool_width or op.pool_height) or (
+    is_whole = not (op.stride_x or op.pool_width or op.pool_height) or (
         not pads and (op.pool_height, op.pool_width) == (shape[height], shape[width])
     )
-    return Mean((height, width), keep_dims=True) if whole else None
+    return Mean((height, width), keep_dims=True) if is_whole else None
 
 
 # --- operators with a rule of their own -------------------------------------------------------------------------------
@@ -118,8 +118,8 @@ def whole_image_mean(op: Op, layer: Layer) -> Mean | None:
 def _product(op: BatchMatMul, layer: Layer) -> Rule | str:
     a, b = layer.values[:2]
     if b.constant is not None and b.known.rank == 2 and a.known.rank >= 2 and not op.transpose_x:
-        dense = FullyConnected(transpose_weight_matrix=op.transpose_y, keep_dims=a.known.rank > 2)
-        return Rule(ResultQuantization.OBSERVED, dense, weights_index=1, axis=dense.output_axis)
+        dense_op = FullyConnected(transpose_weight_matrix=op.transpose_y, keep_dims=a.known.rank > 2)
+        return Rule(ResultQuantization.OBSERVED, dense_op, weights_index=1, axis=dense_op.output_axis)
     if a.known.rank < 2 or b.known.rank < 2:
         return "takes matrices of float32"
     return Rule(ResultQuantization.OBSERVED, op, (0, 1))

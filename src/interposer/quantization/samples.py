@@ -72,14 +72,14 @@ def _sample(infos: Mapping[str, TensorInfo], sample: Any, number: int) -> dict[s
 def _named(infos: Mapping[str, TensorInfo], arrays: Mapping[str, Any], title: str) -> dict[str, Any]:
     for name in arrays:
         if name not in infos:
-            known = ", ".join(infos)
+            known_names = ", ".join(infos)
             raise InvalidArgumentError(
                 f"{title} has an array {name!r}, but the network has no such input{did_you_mean(str(name), infos)} "
-                f"(it has: {known})"
+                f"(it has: {known_names})"
             )
-    missing = [name for name in infos if name not in arrays]
-    if missing:
-        raise InvalidArgumentError(f"{title} has no array for the input {missing[0]!r} {infos[missing[0]]}")
+    missing_names = [name for name in infos if name not in arrays]
+    if missing_names:
+        raise InvalidArgumentError(f"{title} has no array for the input {missing_names[0]!r} {infos[missing_names[0]]}")
     return {name: arrays[name] for name in infos}
 
 

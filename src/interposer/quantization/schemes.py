@@ -78,9 +78,9 @@ def scheme_of(name: str | Scheme) -> Scheme:
     key = str(name).lower()
     scheme = SCHEMES.get(_ALIASES.get(key, key))
     if scheme is None:
-        known = [*SCHEMES, *STORAGE]
+        known_names = [*SCHEMES, *STORAGE]
         raise InvalidArgumentError(
-            f"unknown scheme {name!r}{did_you_mean(str(name), known)} (known: {', '.join(known)})"
+            f"unknown scheme {name!r}{did_you_mean(str(name), known_names)} (known: {', '.join(known_names)})"
         )
     return scheme
 
@@ -108,9 +108,9 @@ def quantization_of(low: float, high: float, dtype: DataType, symmetric: bool) -
         bound = max(-low, high) or 1.0
         return Quantization(_single(bound / _NARROW[dtype]))
     high = high if high > low else 1.0
-    first, last = integer_range(dtype)
-    step = (high - low) / (last - first)
-    return Quantization(_single(step), first + int(np.clip(math.floor(0.5 - low / step), 0, last - first)))
+    lowest, highest = integer_range(dtype)
+    step = (high - low) / (highest - lowest)
+    return Quantization(_single(step), lowest + int(np.clip(math.floor(0.5 - low / step), 0, highest - lowest)))
 
 
 def _single(scale: float) -> float:

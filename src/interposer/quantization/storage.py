@@ -77,8 +77,8 @@ def stored_network(
 
 
 class _Writer:
-    def __init__(self, network: Network, scheme: str, block_size: int, into: Network) -> None:
-        self.network, self.scheme, self.block_size, self.new_network = network, scheme, block_size, into
+    def __init__(self, network: Network, scheme: str, block_size: int, new_network: Network) -> None:
+        self.network, self.scheme, self.block_size, self.new_network = network, scheme, block_size, new_network
         self.stores = Stores()
         self.values: dict[Value, Value] = {}
 
@@ -95,13 +95,13 @@ class _Writer:
         return [None if value is None else self.values[value] for value in layer.inputs]
 
     def _copy(self, layer: Layer, operands: list[Value | None]) -> None:
-        declared = [] if isinstance(layer.op, Output) else [_declared(value) for value in layer.outputs]
-        copied = self.new_network.add_layer(
-            layer.op, *operands, name=layer.name, outputs=declared, source=layer.source, regions=layer.regions
+        declared_infos = [] if isinstance(layer.op, Output) else [_declared(value) for value in layer.outputs]
+        copied_layer = self.new_network.add_layer(
+            layer.op, *operands, name=layer.name, outputs=declared_infos, source=layer.source, regions=layer.regions
         )
-        for old, new in zip(layer.outputs, copied.outputs, strict=True):
-            new.aliases = old.aliases
-            self.values[old] = new
+        for old_value, new_value in zip(layer.outputs, copied_layer.outputs, strict=True):
+            new_value.aliases = old_value.aliases
+            self.values[old_value] = new_value
 
     # --- floats of 16 bits --------------------------------------------------------------------------------------------
 
@@ -122,14 +122,14 @@ class _Writer:
         constant = np.asarray(value.constant)
         with np.errstate(all="ignore"):
             array = constant.astype(dtype.numpy)
-        restored = array.astype(np.float32)
-        if not np.array_equal(np.isfinite(restored), np.isfinite(constant)):
+        restored_array = array.astype(np.float32)
+        if not np.array_equal(np.isfinite(restored_array), np.isfinite(constant)):
             self.stores.reasons[layer] = f"its constants are out of the range of {dtype}"
             return None
-        stored = self.new_network.add_constant_layer(array, name=value.name)
-        self.stores.errors[layer] = (restored, constant)
+        stored_constant = self.new_network.add_constant_layer(array, name=value.name)
+        self.stores.errors[layer] = (restored_array, constant)
         return self.new_network.add_layer(
-            Cast(DataType.FLOAT32), stored, name=f"{value.name}:{DataType.FLOAT32}"
+            Cast(DataType.FLOAT32), stored_constant, name=f"{value.name}:{DataType.FLOAT32}"
         ).output
 
     # --- integers -----------------------------------------------------------------------------------------------------
@@ -161,9 +161,9 @@ class _Writer:
 
     def _blocks(self, layer: Layer, rule: Rule, weights: Array) -> Value:
         depth, name = 1 - rule.axis, layer.values[1].name
-        array, scales, restored = _by_block(weights, depth, self.block_size)
+        array, scales, restored_weights = _by_block(weights, depth, self.block_size)
         self.stores.layers[layer] = None
-        self.stores.errors[layer] = (restored, weights)
+        self.stores.errors[layer] = (restored_weights, weights)
         operands = [
             self.new_network.add_constant_layer(array, name=name),
             self.new_network.add_constant_layer(scales, name=f"{name}:scales"),

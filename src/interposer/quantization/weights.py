@@ -51,8 +51,8 @@ def _least(scale: float, bias: Array | None, scheme: Scheme) -> Floats:
     """Return the least scales of weights with which each element of the bias fits its type."""
     if bias is None:
         return np.zeros(1)
-    least: Floats = np.abs(bias.astype(np.float64)) / (_LARGEST_BIAS[scheme.bias.bits] * scale)
-    return least
+    least_scales: Floats = np.abs(bias.astype(np.float64)) / (_LARGEST_BIAS[scheme.bias.bits] * scale)
+    return least_scales
 
 
 def quantized_bias(bias: Array, scheme: Scheme, scale: float, weights: Quantization) -> Stored:

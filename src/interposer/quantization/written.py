@@ -19,8 +19,8 @@ def output_format_named(name: str | None) -> Format | None:
         return None
     format = process_formats().named(name)
     if not format.writes:
-        written = ", ".join(name for name, other in process_formats() if other.writes)
-        raise InvalidArgumentError(f"{format.title} is a format that is only read (written are: {written})")
+        names_text = ", ".join(name for name, known_format in process_formats() if known_format.writes)
+        raise InvalidArgumentError(f"{format.title} is a format that is only read (written are: {names_text})")
     return format
 
 

@@ -48,8 +48,8 @@ def estimate(graph: Graph) -> Estimate:
         layer: max(region_estimate.peak_bytes - region_estimate.constant_bytes for region_estimate in estimates)
         for layer, estimates in region_estimates.items()
     }
-    counted = [layer for layer in order if layer not in region_estimates and not isinstance(layer.op, _FREE)]
-    num_operations = sum([_operations(layer, open_values) for layer in counted])
+    counted_layers = [layer for layer in order if layer not in region_estimates and not isinstance(layer.op, _FREE)]
+    num_operations = sum([_operations(layer, open_values) for layer in counted_layers])
     num_operations += sum(
         _of_regions(layer, (region_estimate.operations for region_estimate in estimates))
         for layer, estimates in region_estimates.items()
@@ -103,13 +103,13 @@ def _peak(order: list[Layer], sizes: dict[Value, int], region_peaks: dict[Layer,
     `order` are the layers in running order, `sizes` are those of all values in bytes, and `region_peaks` has the peak
     of the regions of each control flow layer.
     """
-    computed = [layer for layer in order if not isinstance(layer.op, Constant)]
-    last_reader = {value: layer for layer in computed for value in layer.inputs}
-    freed_bytes = dict.fromkeys(computed, 0)
-    for value in [value for layer in computed for value in layer.outputs]:
+    computed_layers = [layer for layer in order if not isinstance(layer.op, Constant)]
+    last_reader = {value: layer for layer in computed_layers for value in layer.inputs}
+    freed_bytes = dict.fromkeys(computed_layers, 0)
+    for value in [value for layer in computed_layers for value in layer.outputs]:
         freed_bytes[last_reader.get(value, value.producer)] += sizes[value]
     live_bytes = peak_bytes = 0
-    for layer in computed:
+    for layer in computed_layers:
         live_bytes += sum([sizes[value] for value in layer.outputs])
         scratch = _scratch(layer) if "data_layout" in layer.op.attributes else 0
         peak_bytes = max(peak_bytes, live_bytes + region_peaks.get(layer, 0) + scratch)

@@ -175,8 +175,8 @@ class Explanation:
         return _without_empty(titles, [self._part_cells(part, clock) for part in self.facts.parts], _ALWAYS)
 
     def _part_cells(self, part: Part, clock: Clock) -> tuple[str, ...]:
-        first, last = (part.layers or part.units)[0], (part.layers or part.units)[-1]
-        layers = first if len(part.layers) < 2 else f"{first} .. {last} ({len(part.layers)})"
+        first_name, last_name = (part.layers or part.units)[0], (part.layers or part.units)[-1]
+        layers = first_name if len(part.layers) < 2 else f"{first_name} .. {last_name} ({len(part.layers)})"
         moved_bytes = self._moved_bytes(part.incoming), self._moved_bytes(part.outgoing)
         return str(part.number), part.backend, layers, str(clock.part(part)), *moved_bytes
 
@@ -208,10 +208,10 @@ class Explanation:
             verdict for _, verdicts in self.rows for verdict in verdicts if verdict.backend == backend
         ]
         num_refused = sum(map(_is_refusal, verdicts_of_backend))
-        supported = len(verdicts_of_backend) - num_refused
+        num_supported = len(verdicts_of_backend) - num_refused
         parts = [_counted(count, "layer") if count or not verdicts_of_backend else "no layers"]
         parts += [f"refuses {num_refused}"] if num_refused else []
-        parts += [f"could run {supported}{' more' if count else ''}"] if supported else []
+        parts += [f"could run {num_supported}{' more' if count else ''}"] if num_supported else []
         yield f"  {backend}: {', '.join(parts)}"
         for number, (verdict, kinds) in enumerate(self.refusals().items(), 1):
             if verdict.backend == backend:
@@ -222,9 +222,9 @@ class Explanation:
         groups: dict[tuple[str, str, str], list[Crossing]] = {}
         for crossing in self.crossings:
             groups.setdefault((crossing.how, crossing.source or CALLER, crossing.target or CALLER), []).append(crossing)
-        for (how, source, target), similar in groups.items():
-            size = sum(crossing.num_bytes for crossing in similar)
-            names = ", ".join(crossing.value for crossing in similar)
+        for (how, source, target), similar_crossings in groups.items():
+            size = sum(crossing.num_bytes for crossing in similar_crossings)
+            names = ", ".join(crossing.value for crossing in similar_crossings)
             yield f"  {_HOW[how].format(source=source, target=target)} ({size:,} bytes): {names}"
 
     def _timing_lines(self) -> Iterator[str]:
@@ -233,8 +233,8 @@ class Explanation:
             return
         basis = f"{times.source}, {_counted(times.runs, 'run')}" if times.runs else times.source
         spread = "" if times.spread is None else f" ±{times.spread:.0%}"
-        whole = f"{time_text(times.whole)}{spread}"
-        yield f"  one run takes {whole} ({basis}); ~ stands before estimates, by work ({BASIS})"
+        whole_text = f"{time_text(times.whole)}{spread}"
+        yield f"  one run takes {whole_text} ({basis}); ~ stands before estimates, by work ({BASIS})"
         layers_total = sum(times.units.values())
         if times.overlap is not None:
             yield (
@@ -249,8 +249,8 @@ class Explanation:
         for device, ms in times.devices.items():
             yield f"  {device} is busy for {time_text(ms)} of a run, by its clock; the rest is submission and waiting"
         if times.candidates:
-            ranked = sorted(times.candidates.items(), key=lambda name_and_time: name_and_time[1])
-            yield f"  measured for the plan: {', '.join(f'{name} {time_text(ms)}' for name, ms in ranked)}"
+            ranked_candidates = sorted(times.candidates.items(), key=lambda name_and_time: name_and_time[1])
+            yield f"  measured for the plan: {', '.join(f'{name} {time_text(ms)}' for name, ms in ranked_candidates)}"
         for note in times.notes:
             yield f"  {note}"
 
@@ -299,12 +299,12 @@ def _cells(
     unit = placement.runs_in if part is None else f"part {part.number}"
     inside = "" if placement.runs_in == placement.layer else unit
     refused_text = ", ".join(f"{verdict.backend} [{numbers[verdict]}]" for verdict in filter(_is_refusal, verdicts))
-    merged = ", ".join(name for name in placement.replaced if name != placement.layer)
+    merged_names = ", ".join(name for name in placement.replaced if name != placement.layer)
     time = None if clock is None else clock.layer(placement.layer)
     group = None if time is None else time.group
     is_part = group is not None and part is not None and set(group.layers) == set(part.layers)
     texts = "" if time is None else str(time), "" if group is None or is_part else str(group)
-    return placement.layer, placement.kind, placement.backend, *texts, inside, merged, refused_text
+    return placement.layer, placement.kind, placement.backend, *texts, inside, merged_names, refused_text
 
 
 def _border_tensor(tensor: Tensor) -> dict[str, Any]:

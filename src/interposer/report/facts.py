@@ -134,10 +134,10 @@ def facts_of(graph: Graph, divided: Graph, names: Collection[str], crossings: Se
     borders = _Borders(graph, crossings)
     units = _units(graph, [name for name in place_of if name in names])
     layers = {name: _layer_facts(place, borders, units) for name, place in place_of.items()}
-    hosted = tuple(layers[name] for name, place in place_of.items() if isinstance(place.layer.op, ControlFlow))
+    hosted_layers = tuple(layers[name] for name, place in place_of.items() if isinstance(place.layer.op, ControlFlow))
     return Facts(
         {name: facts for name, facts in layers.items() if name in names},
-        hosted,
+        hosted_layers,
         tuple(_tensor(layer.name, layer.output, layer.name) for layer in divided.inputs),
         tuple(_output(layer, borders, units) for layer in divided.outputs),
         tuple(_parts(graph, borders, units)),
@@ -152,9 +152,9 @@ def _units(graph: Graph, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     in the layer that has replaced it.
     """
     units_of: dict[str, list[str]] = {name: [] for name in names}
-    running = [(prefix, layer) for prefix, subgraph in named_graphs(graph) for layer in subgraph.topological()]
-    placed = [(prefix, layer) for prefix, layer in running if is_placed_by_a_backend(layer)]
-    for prefix, layer in placed:
+    running_layers = [(prefix, layer) for prefix, subgraph in named_graphs(graph) for layer in subgraph.topological()]
+    placed_layers = [(prefix, layer) for prefix, layer in running_layers if is_placed_by_a_backend(layer)]
+    for prefix, layer in placed_layers:
         for name in dict.fromkeys((layer.name, *layer.replaced)):
             if f"{prefix}{name}" in units_of:
                 units_of[f"{prefix}{name}"].append(f"{prefix}{layer.name}")
@@ -320,19 +320,21 @@ def _part(
 ) -> Part:
     backend, names = str(view.layers[0].backend), tuple(f"{prefix}{layer.name}" for layer in view)
     layers = dict.fromkeys(layer for name in names for layer in stands_for.get(name, ()))
-    incoming = dict.fromkeys(crossing for value in view.inputs for crossing in borders.way(prefix, value, backend)[1])
-    leaving = ((value, use.layer) for value in view.outputs for use in value.uses if use.layer not in view)
-    outgoing = dict.fromkeys(
-        crossing for value, layer in leaving for crossing in _crossings_after(prefix, value, layer, borders)
+    incoming_crossings = dict.fromkeys(
+        crossing for value in view.inputs for crossing in borders.way(prefix, value, backend)[1]
     )
-    return Part(number, backend, tuple(layers), names, tuple(incoming), tuple(outgoing))
+    leaving_uses = ((value, use.layer) for value in view.outputs for use in value.uses if use.layer not in view)
+    outgoing_crossings = dict.fromkeys(
+        crossing for value, layer in leaving_uses for crossing in _crossings_after(prefix, value, layer, borders)
+    )
+    return Part(number, backend, tuple(layers), names, tuple(incoming_crossings), tuple(outgoing_crossings))
 
 
 def _crossings_after(prefix: str, value: Value, layer: Layer, borders: _Borders) -> list[int]:
     if not isinstance(layer.op, MemCopy | MemImport | Debug):
         return borders.way(prefix, value, str(layer.backend))[1]
-    [copied] = layer.outputs
+    [copied_value] = layer.outputs
     later_crossings = [
-        crossing for use in copied.uses for crossing in _crossings_after(prefix, copied, use.layer, borders)
+        crossing for use in copied_value.uses for crossing in _crossings_after(prefix, copied_value, use.layer, borders)
     ]
-    return later_crossings or borders.way(prefix, copied, str(layer.backend))[1]
+    return later_crossings or borders.way(prefix, copied_value, str(layer.backend))[1]

@@ -68,8 +68,8 @@ class OptimizedNetwork:
 
     def operations(self) -> dict[str, int]:
         """Return the numbers of operations of the layers that run, and of those that backends replaced, by name."""
-        before = operations_of(self.divided()) if self.known_operations is None else self.known_operations
-        return {**operations_of(self.graph), **before}
+        operations_before = operations_of(self.divided()) if self.known_operations is None else self.known_operations
+        return {**operations_of(self.graph), **operations_before}
 
     @property
     def name(self) -> str:

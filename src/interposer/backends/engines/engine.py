@@ -182,8 +182,8 @@ class Engine(Backend):
     @classmethod
     def unavailable(cls) -> str | None:
         """Return which package is not installed and how to install it, or None; nothing is imported."""
-        missing = next((name for name in cls.packages if find_spec(name) is None), None)
-        return missing and f"the package {missing} is not installed: {install_command(cls.extra)}"
+        missing_package = next((name for name in cls.packages if find_spec(name) is None), None)
+        return missing_package and f"the package {missing_package} is not installed: {install_command(cls.extra)}"
 
     @property
     def version(self) -> str:  # type: ignore[override] # found when asked

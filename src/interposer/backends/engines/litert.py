@@ -62,9 +62,9 @@ class LiteRt(Engine):
         infos = [value.known for value in (*layer.values, *layer.outputs)]
         if any(info.is_tensor and info.is_ranked and 0 in info.shape for info in infos):
             return ["it has an empty tensor, which LiteRT's kernels do not support"]
-        rough = None if options["kernels"] == "reference" else _rough_function(layer)
-        if rough is not None:
-            return [f"LiteRT's {rough} of int16 is several steps off, except with kernels='reference'"]
+        rough_function = None if options["kernels"] == "reference" else _rough_function(layer)
+        if rough_function is not None:
+            return [f"LiteRT's {rough_function} of int16 is several steps off, except with kernels='reference'"]
         return list(_weight_problems(layer, options)) or writers.tflite.reasons(layer)
 
     def compile(self, view: SubgraphView, options: dict[str, Any]) -> Executable:

@@ -132,9 +132,13 @@ def _package() -> Any:
 
 
 def _unknown_provider(name: str) -> list[str]:
-    available = _package().get_available_providers()
-    hint = did_you_mean(name, available)
-    return [] if name in available else [f"ONNX Runtime here has no {name!r}{hint} (it has {', '.join(available)})"]
+    available_providers = _package().get_available_providers()
+    hint = did_you_mean(name, available_providers)
+    return (
+        []
+        if name in available_providers
+        else [f"ONNX Runtime here has no {name!r}{hint} (it has {', '.join(available_providers)})"]
+    )
 
 
 class _Session(Executable):
@@ -188,8 +192,8 @@ class _Session(Executable):
     def _new_session(self, settings: Any) -> Any:
         settings.add_external_initializers(list(self._values), list(self._values.values()))
         provider, number = self._options["provider"], self._options["device_number"]
-        own = (provider, {"device_id": str(number)}) if number else provider
-        providers = [own, _ON_PROCESSOR] if provider != _ON_PROCESSOR else [provider]
+        own_provider = (provider, {"device_id": str(number)}) if number else provider
+        providers = [own_provider, _ON_PROCESSOR] if provider != _ON_PROCESSOR else [provider]
         return _package().InferenceSession(
             self._model, settings, providers=providers, disabled_optimizers=_DISABLED_OPTIMIZERS
         )
@@ -329,11 +333,11 @@ def _shared(model: Any, name: str, array: Array) -> Any:
 
     `name` is the constant's name in `model`, where its ONNX type is declared.
     """
-    contiguous = np.ascontiguousarray(array)
+    contiguous_array = np.ascontiguousarray(array)
     code = next(tensor.data_type for tensor in model.graph.initializer if tensor.name == name)
-    if contiguous.dtype.kind in "iufb":
-        return _package().OrtValue.ortvalue_from_numpy(contiguous)
-    return _package().OrtValue.ortvalue_from_numpy_with_onnx_type(contiguous, code)
+    if contiguous_array.dtype.kind in "iufb":
+        return _package().OrtValue.ortvalue_from_numpy(contiguous_array)
+    return _package().OrtValue.ortvalue_from_numpy_with_onnx_type(contiguous_array, code)
 
 
 def _text(error: Exception) -> str:

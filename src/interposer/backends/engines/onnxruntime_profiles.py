@@ -71,8 +71,8 @@ class MeasuredSession(Generic[_S]):
         ONNX Runtime's times are on the clock of the time of day.
         """
         readings = [(perf_counter_ns(), time.time_ns(), perf_counter_ns()) for _ in range(_READINGS)]
-        before, time_of_day, after = min(readings, key=lambda reading: reading[2] - reading[0])
-        self._clock.correlate(time_of_day, before, after)
+        time_before, time_of_day, time_after = min(readings, key=lambda reading: reading[2] - reading[0])
+        self._clock.correlate(time_of_day, time_before, time_after)
 
     @property
     def is_full(self) -> bool:

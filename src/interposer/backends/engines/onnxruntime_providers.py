@@ -31,12 +31,11 @@ def provider_remark(session: Any, provider: str, layers: Collection[str]) -> str
     other_nodes = [(owner, name) for owner, name in nodes if owner != provider]
     if not other_nodes:
         return ""
-    taken, total = len(nodes) - len(other_nodes), len(nodes)
+    num_taken, total = len(nodes) - len(other_nodes), len(nodes)
     owners = " and ".join(sorted({owner for owner, _ in other_nodes}))
-    left = list(dict.fromkeys(_layers_of((name for _, name in other_nodes), layers)))
-    return (
-        f"{provider} runs {taken} of {total} {'node' if total == 1 else 'nodes'}; {owners} runs the rest{_listed(left)}"
-    )
+    layers_left = list(dict.fromkeys(_layers_of((name for _, name in other_nodes), layers)))
+    noun = "node" if total == 1 else "nodes"
+    return f"{provider} runs {num_taken} of {total} {noun}; {owners} runs the rest{_listed(layers_left)}"
 
 
 def _layers_of(nodes: Iterable[str], layers: Collection[str]) -> Iterator[str]:
@@ -52,5 +51,5 @@ def _layers_of(nodes: Iterable[str], layers: Collection[str]) -> Iterator[str]:
 def _listed(names: list[str]) -> str:
     if not names:
         return ""
-    more = len(names) - _MOST_NAMES
-    return f", of {', '.join(map(repr, names[:_MOST_NAMES]))}{f' and {more} more' if more > 0 else ''}"
+    num_more = len(names) - _MOST_NAMES
+    return f", of {', '.join(map(repr, names[:_MOST_NAMES]))}{f' and {num_more} more' if num_more > 0 else ''}"

@@ -151,11 +151,14 @@ def _core() -> Any:
 
 
 def _unknown_device(name: str) -> list[str]:
-    available = _core().available_devices
+    available_devices = _core().available_devices
     device_family = name.partition(":")[0].partition(".")[0]
-    if _is_virtual(name) or any(device.partition(".")[0] == device_family for device in available):
+    if _is_virtual(name) or any(device.partition(".")[0] == device_family for device in available_devices):
         return []
-    return [f"OpenVINO finds no device {name!r}{did_you_mean(name, available)} (it finds {', '.join(available)})"]
+    return [
+        f"OpenVINO finds no device {name!r}{did_you_mean(name, available_devices)} "
+        f"(it finds {', '.join(available_devices)})"
+    ]
 
 
 def _onnx_part(view: SubgraphView, options: dict[str, Any]) -> OnnxPart:

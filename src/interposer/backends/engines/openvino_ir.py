@@ -44,11 +44,15 @@ def model_of(view: SubgraphView, core: Any) -> Any:
     model.reshape({index: openvino.PartialShape(list(_value(value).known.shape)) for index, value in enumerate(inputs)})
     outputs = [model.outputs[value.index] for value in view.outputs]
     parameters = [port.get_node() for port in model.inputs]
-    remaining = [node for node, value in zip(parameters, inputs, strict=True) if not _value(value).is_constant]
+    remaining_parameters = [
+        node for node, value in zip(parameters, inputs, strict=True) if not _value(value).is_constant
+    ]
     for node, value in zip(parameters, inputs, strict=True):
         if _value(value).is_constant:
             node.output(0).replace(openvino.op.Constant(_elements(value)).output(0))
-    return openvino.Model([port.get_node().input_value(0) for port in outputs], remaining, model.get_friendly_name())
+    return openvino.Model(
+        [port.get_node().input_value(0) for port in outputs], remaining_parameters, model.get_friendly_name()
+    )
 
 
 def positions(view: SubgraphView) -> list[int | None]:

@@ -46,8 +46,8 @@ _WITH_DEFAULTS: Final = frozenset({ActivationFunction.SELU, ActivationFunction.H
 @RULES()
 def _nothing(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
     """Refuse a layer with an empty tensor, as some of OpenVINO's kernels then divide by zero and crash the process."""
-    empty = any(info is not None and info.num_elements == 0 for info in (*inputs, *outputs))
-    return "OpenVINO crashes on some empty tensors, so all of them are refused" if empty else None
+    has_empty_tensor = any(info is not None and info.num_elements == 0 for info in (*inputs, *outputs))
+    return "OpenVINO crashes on some empty tensors, so all of them are refused" if has_empty_tensor else None
 
 
 @RULES(Compress, MaxPoolingWithIndices)
@@ -73,9 +73,11 @@ def _no_zeros(op: Activation, inputs: Infos, outputs: Outputs) -> str | None:
 
 @RULES(Cast)
 def _floats_to_integers(op: Cast, inputs: Infos, outputs: Outputs) -> str | None:
-    lossy = inputs[0] is not None and inputs[0].dtype.is_float and not op.dtype.is_float
+    is_lossy = inputs[0] is not None and inputs[0].dtype.is_float and not op.dtype.is_float
     return (
-        "OpenVINO converts floats that do not fit into integers, and fractions to bool, differently" if lossy else None
+        "OpenVINO converts floats that do not fit into integers, and fractions to bool, differently"
+        if is_lossy
+        else None
     )
 
 

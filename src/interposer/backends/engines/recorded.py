@@ -106,16 +106,16 @@ class Recording:
     @cached_property
     def _usual(self) -> dict[str, list[str]]:
         """The conditions, by the first type of layers, under which more than half of all recorded layers are wrong."""
-        count, wrong = Counter[str](), Counter[tuple[str, str]]()
+        count, refused_counts = Counter[str](), Counter[tuple[str, str]]()
         for conditions_by_types in self.layers.values():
             for types, conditions in conditions_by_types.items():
                 count[_first(types)] += 1
-                wrong.update((_first(types), condition) for condition in _refused(conditions))
-        usual: dict[str, list[str]] = {}
-        for (dtype, condition), times in wrong.items():
+                refused_counts.update((_first(types), condition) for condition in _refused(conditions))
+        usual_conditions: dict[str, list[str]] = {}
+        for (dtype, condition), times in refused_counts.items():
             if times > count[dtype] / 2:
-                usual.setdefault(dtype, []).append(condition)
-        return usual
+                usual_conditions.setdefault(dtype, []).append(condition)
+        return usual_conditions
 
 
 def _first(types: str) -> str:
@@ -129,8 +129,8 @@ def _refused(conditions: Any) -> list[str]:
 def _texts(conditions: list[str]) -> str:
     """Return the widest of the ranges of integers, and the other ranges."""
     integers = [name for name in _INTEGERS if name in conditions]
-    others = [name for name in conditions if name not in _INTEGERS]
-    return " and ".join(CONDITIONS[name].text for name in [*integers[:1], *others])
+    other_conditions = [name for name in conditions if name not in _INTEGERS]
+    return " and ".join(CONDITIONS[name].text for name in [*integers[:1], *other_conditions])
 
 
 _INTEGERS: Final = ("beyond24", "beyond31", "ends")

@@ -39,8 +39,8 @@ class Rules:
     def reasons(self, layer: Layer) -> list[str]:
         """Return why a layer is refused; empty if no rule applies."""
         operands = layer.op.operands
-        missing = [None] * (len(operands) - len(layer.inputs))
-        infos = (*layer.input_infos, *missing)
+        absent_infos = [None] * (len(operands) - len(layer.inputs))
+        infos = (*layer.input_infos, *absent_infos)
         rules = (*self._by_kind.get("", ()), *self._by_kind.get(layer.kind, ()))
         reasons = (rule(layer.op, infos, layer.output_infos) for rule in rules)
         return [reason for reason in reasons if reason is not None]

@@ -83,8 +83,8 @@ class _Reader:
         operators = tuple(
             self.operator(position, number, *parts) for position, (number, parts) in enumerate(nodes.items())
         )
-        unused = Tensor("", "variant", ())
-        tensors = tuple(self.tensors.get(index, unused) for index in range(len(self.structs)))
+        unused_tensor = Tensor("", "variant", ())
+        tensors = tuple(self.tensors.get(index, unused_tensor) for index in range(len(self.structs)))
         subgraph = Subgraph("main", tensors, *_ends(operators, self.buffers, tensors), operators)
         return HostGraph(Model(3, "", (subgraph,), tuple(self.buffers)), tuple(nodes), self.left)
 
@@ -101,7 +101,7 @@ class _Reader:
         check(all(index >= 0 for index in outputs), "an absent output", where)
         name = _name(code, registration)
         table = OPTIONS.get(name)
-        known = self.options(position, name, node, version, inputs) if table else None
+        known_options = self.options(position, name, node, version, inputs) if table else None
         operator = Operator(
             name=name,
             inputs=inputs,
@@ -109,7 +109,7 @@ class _Reader:
             version=version,
             is_custom=code == _CUSTOM,
             options_type=table,
-            attributes=known or {},
+            attributes=known_options or {},
             custom_options=_view(node.custom_data, node.custom_size) if code == _CUSTOM else None,
             intermediates=intermediates,
             where=where,
@@ -168,7 +168,7 @@ class _Reader:
     def tensor(self, struct: abi.Tensor, where: str) -> Tensor:
         check(0 <= struct.type <= _LARGEST_NUMBER, f"the type {struct.type}", where)
         check(0 <= struct.allocation_type <= _LARGEST_NUMBER, f"the allocation type {struct.allocation_type}", where)
-        shape, signature = _shape(struct.dims, where), _shape(struct.dims_signature, where, smallest=-1)
+        shape, signature = _shape(struct.dims, where), _shape(struct.dims_signature, where, min_size=-1)
         dtype = abi.TYPES[struct.type] if 0 < struct.type < len(abi.TYPES) else "variant"
         return Tensor(
             name=(struct.name or b"").decode(errors="replace"),
@@ -209,17 +209,21 @@ def _ends(
     operators: Sequence[Operator], buffers: Sequence[memoryview | None], tensors: Sequence[Tensor]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the tensors that operators read and none computes, without constants; and those that none reads."""
-    computed = dict.fromkeys(index for operator in operators for index in operator.outputs)
-    read = dict.fromkeys(index for operator in operators for index in operator.inputs if index >= 0)
-    inputs = (index for index in read if index not in computed and buffers[tensors[index].buffer] is None)
-    return tuple(index for index in inputs if tensors[index].elements), tuple(i for i in computed if i not in read)
+    computed_tensors = dict.fromkeys(index for operator in operators for index in operator.outputs)
+    tensors_read = dict.fromkeys(index for operator in operators for index in operator.inputs if index >= 0)
+    inputs = (
+        index for index in tensors_read if index not in computed_tensors and buffers[tensors[index].buffer] is None
+    )
+    return tuple(index for index in inputs if tensors[index].elements), tuple(
+        i for i in computed_tensors if i not in tensors_read
+    )
 
 
-def _shape(address: int | None, where: str, smallest: int = 0) -> tuple[int, ...]:
+def _shape(address: int | None, where: str, min_size: int = 0) -> tuple[int, ...]:
     rank = ctypes.c_int.from_address(address).value if address else 0
     check(0 <= rank <= _LARGEST_RANK, f"{rank} dimensions", where)
     shape = abi.integers(address)
-    check(all(size >= smallest for size in shape), f"the shape {list(shape)}", where)
+    check(all(size >= min_size for size in shape), f"the shape {list(shape)}", where)
     return shape
 
 

@@ -45,11 +45,11 @@ class LiteRtHost:
         Raises:
             ExecutionError: the delegate failed. An error of the interpreter itself is raised as `unable`.
         """
-        seen = len(reports()), reports()[-1:]
+        reports_before = len(reports()), reports()[-1:]
         try:
             interpreter = self._prepared(content)
             refusals = [reason for node in reports()[-1].refused for reason in node.reasons or ("",)]
-            if refusals or (len(reports()), reports()[-1:]) == seen:
+            if refusals or (len(reports()), reports()[-1:]) == reports_before:
                 return [], refusals or ["LiteRT passed nothing to the delegate"]
             return self._outputs(interpreter, inputs), []
         except (RuntimeError, ValueError) as error:

@@ -80,9 +80,11 @@ class Kernel:
         self._names = list(model.inputs)
         self.inputs = [graph.index_of_name[name] for name in model.inputs]
         self.outputs = [graph.index_of_name[name] for name in model.outputs]
-        missing = {*part.outputs} - {*self.outputs}
-        if missing:
-            raise ExecutionError(f"the host reads {[graph.names[index] for index in missing]}, which is not computed")
+        missing_outputs = {*part.outputs} - {*self.outputs}
+        if missing_outputs:
+            raise ExecutionError(
+                f"the host reads {[graph.names[index] for index in missing_outputs]}, which is not computed"
+            )
         shapes = tuple(tuple(map(int, info.shape)) for info in model.inputs.values())
         self._variants: OrderedDict[Shapes, _Variant] = OrderedDict({shapes: _Variant(model, profiles)})
         self._current = self._variants[shapes]

@@ -128,9 +128,9 @@ def _runtime(
     isolate: tuple[str, ...] | None,
     texts: tuple[tuple[str, tuple[tuple[str, str], ...]], ...],
     path: str,
-    external: tuple[tuple[str, Any], ...],
+    external_options: tuple[tuple[str, Any], ...],
 ) -> Runtime:
-    profiling = ExternalProfilingOptions(**dict(external)) if external else None
+    profiling = ExternalProfilingOptions(**dict(external_options)) if external_options else None
     options = CreationOptions(isolate=isolate, dynamic_backends_path=path or None)
     of_runtime: Mapping[str, Mapping[str, Any]] = {}
     if texts:
@@ -144,27 +144,29 @@ def delegate_options(texts: Mapping[str, str]) -> DelegateOptions:
     Raises:
         InterposerError: an option is unknown, or its text is not valid; a backend is unknown or not available.
     """
-    chosen = bridge_options(texts, (), {**OPTIONS, **ARM_NN}, DelegateOptions())
-    assert isinstance(chosen, DelegateOptions)
-    if chosen.infers_shapes and chosen.expands_dims:
+    chosen_options = bridge_options(texts, (), {**OPTIONS, **ARM_NN}, DelegateOptions())
+    assert isinstance(chosen_options, DelegateOptions)
+    if chosen_options.infers_shapes and chosen_options.expands_dims:
         raise InvalidArgumentError("infer-output-shape and allow-expanded-dims exclude each other; choose one")
-    if chosen.saves_network and not chosen.network_file:
+    if chosen_options.saves_network and not chosen_options.network_file:
         raise InvalidArgumentError("save-cached-network needs cached-network-filepath, which names the file")
-    chosen = _without_elsewhere(chosen)
-    runtime = chosen.runtime()
-    chosen.check_isolated()
-    check_choice(chosen.backends, runtime.device_spec, chosen.optimizer_options())
-    return chosen
+    chosen_options = _without_elsewhere(chosen_options)
+    runtime = chosen_options.runtime()
+    chosen_options.check_isolated()
+    check_choice(chosen_options.backends, runtime.device_spec, chosen_options.optimizer_options())
+    return chosen_options
 
 
 def _without_elsewhere(options: DelegateOptions) -> DelegateOptions:
     """Return the options without the backends that only Arm NN has, if there are others."""
-    known = options.runtime().registry
-    absent = [name for name in options.backends if name in _ELSEWHERE and name not in known]
-    kept_backends = tuple(name for name in options.backends if name not in absent)
-    if not absent or not kept_backends:
+    registry = options.runtime().registry
+    absent_backends = [name for name in options.backends if name in _ELSEWHERE and name not in registry]
+    kept_backends = tuple(name for name in options.backends if name not in absent_backends)
+    if not absent_backends or not kept_backends:
         return options
-    _log.warning("Interposer has no backend %s; %s will be used", " and no ".join(absent), ", ".join(kept_backends))
+    _log.warning(
+        "Interposer has no backend %s; %s will be used", " and no ".join(absent_backends), ", ".join(kept_backends)
+    )
     return replace(options, backends=kept_backends)
 
 

@@ -86,15 +86,15 @@ class InterpreterGraph:
 
         Constants are not among them. A tensor that nobody reads is an output only if the part had no output otherwise.
         """
-        operators, inside = self._operators, frozenset(members)
-        computed = dict.fromkeys(index for n in members for index in operators[n].outputs)
-        read = dict.fromkeys(index for n in members for index in operators[n].inputs if index >= 0)
-        elsewhere = {
-            index for n, operator in enumerate(operators) if n not in inside for index in operator.inputs
+        operators, inner_numbers = self._operators, frozenset(members)
+        computed_tensors = dict.fromkeys(index for n in members for index in operators[n].outputs)
+        tensors_read = dict.fromkeys(index for n in members for index in operators[n].inputs if index >= 0)
+        tensors_read_outside = {
+            index for n, operator in enumerate(operators) if n not in inner_numbers for index in operator.inputs
         } | self._returned
-        inputs = [index for index in read if index not in computed and index not in self._constants]
-        outputs = [index for index in computed if index in elsewhere]
-        return inputs, outputs or [index for index in computed if index not in read]
+        inputs = [index for index in tensors_read if index not in computed_tensors and index not in self._constants]
+        outputs = [index for index in computed_tensors if index in tensors_read_outside]
+        return inputs, outputs or [index for index in computed_tensors if index not in tensors_read]
 
     @cached_property
     def _returned(self) -> set[int]:
@@ -104,9 +104,9 @@ class InterpreterGraph:
     def _constants(self) -> set[int]:
         """The tensors with data in the file, and those without elements that no node computes."""
         subgraph = self.model.subgraphs[0]
-        computed = {index for operator in self._operators for index in operator.outputs}
+        computed_tensors = {index for operator in self._operators for index in operator.outputs}
         of_file = {i for i, tensor in enumerate(subgraph.tensors) if self.model.buffers[tensor.buffer] is not None}
-        return of_file | {i for i in self._empty_of_file if i not in computed}
+        return of_file | {i for i in self._empty_of_file if i not in computed_tensors}
 
     @cached_property
     def _empty_of_file(self) -> set[int]:

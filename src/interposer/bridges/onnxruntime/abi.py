@@ -272,12 +272,12 @@ class OrtApi:
         if self._create_node is None:
             raise OrtError(f"this build of ONNX Runtime {self.version} has no model editor, so it cannot create nodes")
         lists = [(ctypes.c_char_p * len(texts))(*(text.encode() for text in texts)) for texts in names]
-        owned, out = (ctypes.c_void_p * len(attributes))(*attributes), ctypes.c_void_p()
+        attribute_array, out = (ctypes.c_void_p * len(attributes))(*attributes), ctypes.c_void_p()
         domain, kind = operator
         status = self._create_node(
             *(kind.encode(), domain.encode(), name.encode()),
             *(lists[0], len(lists[0]), lists[1], len(lists[1])),
-            *(owned, len(owned), ctypes.byref(out)),
+            *(attribute_array, len(attribute_array), ctypes.byref(out)),
         )
         self.check(status.value)
         return out.value or 0

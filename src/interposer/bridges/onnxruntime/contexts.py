@@ -173,10 +173,10 @@ def _check_origin(notes: bytes, options: BridgeOptions) -> None:
         raise InvalidArgumentError(f"its attribute 'notes' does not say what made it; {_RENEW}") from None
     if version != __version__:
         raise InvalidArgumentError(f"it was made by Interposer {version}, and this is {__version__}; {_RENEW}")
-    others = [name for name in identities if name not in (*options.backends, REFERENCE)]
-    if others:
+    other_backends = [name for name in identities if name not in (*options.backends, REFERENCE)]
+    if other_backends:
         raise InvalidArgumentError(
-            f"it runs on {', '.join(others)}, and the option 'backends' has {', '.join(options.backends)}"
+            f"it runs on {', '.join(other_backends)}, and the option 'backends' has {', '.join(options.backends)}"
         )
     for name, identity in identities.items():
         if identity != _identity(options, name):
@@ -188,11 +188,11 @@ def _identity(options: BridgeOptions, name: str) -> str:
 
 
 def _check(model: Model, names: tuple[Sequence[str], Sequence[str]], context: ContextOptions) -> None:
-    own = {*model.inputs}, {*model.outputs}
-    if not own[0] <= {*names[0]} or own[1] != {name for name in names[1] if name}:
+    own_names = {*model.inputs}, {*model.outputs}
+    if not own_names[0] <= {*names[0]} or own_names[1] != {name for name in names[1] if name}:
         raise InvalidArgumentError(
-            f"its network has the inputs {sorted(own[0])} and the outputs {sorted(own[1])}, which are not those of the "
-            "node"
+            f"its network has the inputs {sorted(own_names[0])} and the outputs {sorted(own_names[1])}, which are not "
+            "those of the node"
         )
     notes = [message.text for message in model.optimized.messages if message.passing]
     if notes and not context.compiles:
@@ -202,9 +202,11 @@ def _check(model: Model, names: tuple[Sequence[str], Sequence[str]], context: Co
 def _check_types(model: Model, dtypes: Mapping[str, np.dtype[Any]]) -> None:
     """Refuse a network of other types than the node's: ONNX Runtime allocates the memory of outputs for the latter."""
     for name, info in (*model.inputs.items(), *model.outputs.items()):
-        own = None if info is None else info.dtype.numpy
-        if own != dtypes[name]:
-            raise InvalidArgumentError(f"its network has {name!r} as {own or 'unknown'}, and the node {dtypes[name]}")
+        own_dtype = None if info is None else info.dtype.numpy
+        if own_dtype != dtypes[name]:
+            raise InvalidArgumentError(
+                f"its network has {name!r} as {own_dtype or 'unknown'}, and the node {dtypes[name]}"
+            )
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -238,8 +240,8 @@ def write_context(
         raise InvalidArgumentError("the network is too large for an attribute; set ep.context_embed_mode to 0")
     if not context.embeds:
         content = _beside(content, name, model_path, context).encode()
-    used = dict.fromkeys(placement.backend for placement in group.optimized.placements)
-    notes = {"interposer": __version__, "backends": {backend: _identity(options, backend) for backend in used}}
+    used_backends = dict.fromkeys(placement.backend for placement in group.optimized.placements)
+    notes = {"interposer": __version__, "backends": {backend: _identity(options, backend) for backend in used_backends}}
     attributes = [
         api.new_attribute("main_context", _INT, (1).to_bytes(8, "little")),
         api.new_attribute("embed_mode", _INT, int(context.embeds).to_bytes(8, "little")),

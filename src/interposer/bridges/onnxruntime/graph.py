@@ -131,9 +131,9 @@ class OrtGraph:
 
     def constants(self) -> Iterator[bytes]:
         """Yield the bytes of the constants that nodes without an obstacle read."""
-        readable = {name for node in self.nodes if not node.obstacle for name in node.inputs}
+        readable_names = {name for node in self.nodes if not node.obstacle for name in node.inputs}
         for name, address in self._constants.items():
-            if name in readable:
+            if name in readable_names:
                 yield self._api.content(self._api.pointer("ValueInfo_GetInitializerValue", address))
 
     # --- reading
@@ -212,14 +212,14 @@ class OrtGraph:
     # --- conversion
 
     def _document(self, nodes: Sequence[_Node], labels: Sequence[str]) -> Document:
-        computed = {name for node in nodes for name in node.outputs if name}
-        read = dict.fromkeys(name for node in nodes for name in node.inputs if name)
-        inputs = [name for name in read if name not in computed and name not in self._constants]
+        computed_names = {name for node in nodes for name in node.outputs if name}
+        names_read = dict.fromkeys(name for node in nodes for name in node.inputs if name)
+        inputs = [name for name in names_read if name not in computed_names and name not in self._constants]
         graph = self._onnx.GraphProto(name=self.name or "network")
         graph.node.extend(self._node_message(*pair) for pair in zip(nodes, labels, strict=True))
         graph.input.extend(self._declared(name) for name in inputs)
-        graph.output.extend(self._declared(name) for name in self._outputs(nodes, computed))
-        constants = [name for name in read if name in self._constants]
+        graph.output.extend(self._declared(name) for name in self._outputs(nodes, computed_names))
+        constants = [name for name in names_read if name in self._constants]
         external_constants = {position: self._add_constant(graph, name) for position, name in enumerate(constants)}
         model = self._onnx.ModelProto(
             ir_version=max(_OLDEST_IR, self._api.number("Graph_GetOnnxIRVersion", self._address))
@@ -228,12 +228,12 @@ class OrtGraph:
         model.opset_import.extend(self._opsets)
         return Document(model, None, external_constants)
 
-    def _outputs(self, nodes: Sequence[_Node], computed: set[str]) -> list[str]:
+    def _outputs(self, nodes: Sequence[_Node], computed_names: set[str]) -> list[str]:
         """Return the results of nodes that others read, or that the graph returns."""
         members = {node.address for node in nodes}
-        others = (node for node in self._nodes if node.address not in members)
-        needed = {name for node in others for name in (*node.inputs, *node.implicit)} | {*self.outputs}
-        return [name for node in nodes for name in node.outputs if name in needed and name in computed]
+        other_nodes = (node for node in self._nodes if node.address not in members)
+        needed_names = {name for node in other_nodes for name in (*node.inputs, *node.implicit)} | {*self.outputs}
+        return [name for node in nodes for name in node.outputs if name in needed_names and name in computed_names]
 
     def _declared(self, name: str) -> Message:
         value = self._values[name]
@@ -273,12 +273,12 @@ class OrtGraph:
             return self._onnx.helper.make_attribute(
                 name, self._onnx.numpy_helper.from_array(api.attribute_tensor(address))
             )
-        read = _READERS.get(kind)
-        if read is None:
+        reader = _READERS.get(kind)
+        if reader is None:
             raise InvalidArgumentError(f"the attribute {name!r} has the type {kind}, which bridges do not read")
         element = {_INT: ctypes.c_int64, _FLOAT: ctypes.c_float}.get(kind)
         number = self._onnx.AttributeProto.AttributeType.Value(_ONNX_TYPES[kind])
-        value = read(api.attribute(address, kind, element))
+        value = reader(api.attribute(address, kind, element))
         return self._onnx.helper.make_attribute(name, value, attr_type=number)
 
 

@@ -164,9 +164,9 @@ def compile_parts(api: OrtApi, number: int, graphs: int, nodes: int, count: int,
     for n in range(count):
         pointers[1][n] = provider.compiled(pointers[0][n] or 0)
     if contexts and provider.context.writes:
-        made = (ctypes.c_void_p * count).from_address(contexts)
+        context_nodes = (ctypes.c_void_p * count).from_address(contexts)
         for n in range(count):
-            made[n] = provider.context_node(pointers[0][n] or 0)
+            context_nodes[n] = provider.context_node(pointers[0][n] or 0)
 
 
 @_guarded
@@ -348,10 +348,10 @@ class _Part:
             finally:
                 self._pause(False)
 
-    def _pause(self, paused: bool) -> None:
+    def _pause(self, is_paused: bool) -> None:
         with self._lock:
             for direct, _ in self._direct.values():
-                direct.pause(paused)
+                direct.pause(is_paused)
 
     def _prepare_direct(self, arrays: Sequence[Array]) -> None:
         """Let later runs with these shapes be direct if they can be."""
@@ -375,10 +375,10 @@ class _Part:
             return
         self._is_serial |= direct.is_serial
         self._direct[direct.address] = direct, shapes
-        replaced = native().interposer_bridge_ort_add_direct(self.table, direct.address)
-        if replaced:
-            closed, old_shapes = self._direct.pop(replaced)
-            closed.close()
+        replaced_address = native().interposer_bridge_ort_add_direct(self.table, direct.address)
+        if replaced_address:
+            closed_part, old_shapes = self._direct.pop(replaced_address)
+            closed_part.close()
             self._seen.discard(old_shapes)
 
     def _input(self, context: int, number: int) -> int:
@@ -417,6 +417,6 @@ class _Part:
 
     def close(self) -> None:
         """Release what C code needs for direct runs, and keep the counters as they are."""
-        final = self.counters()
-        self.report.counters = lambda: final
+        final_counters = self.counters()
+        self.report.counters = lambda: final_counters
         self._close_direct()

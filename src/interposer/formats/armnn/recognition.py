@@ -27,8 +27,12 @@ def is_armnn(head: bytes, read_at: Callable[[int, int], bytes]) -> bool:
     (root,) = struct.unpack_from("<I", head)
     if not 4 <= root <= min(_FIRST, len(head) - 8) or root % 4:
         return False
-    (back,) = struct.unpack_from("<i", head, root)
-    return root - back >= 4 and not back % 2 and _is_root(head, root, read_at(root - back, 4 + 2 * _MOST_FIELDS))
+    (vtable_offset,) = struct.unpack_from("<i", head, root)
+    return (
+        root - vtable_offset >= 4
+        and not vtable_offset % 2
+        and _is_root(head, root, read_at(root - vtable_offset, 4 + 2 * _MOST_FIELDS))
+    )
 
 
 def _is_root(head: bytes, root: int, vtable: bytes) -> bool:

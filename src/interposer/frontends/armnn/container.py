@@ -75,10 +75,10 @@ def _layer(record: Record, position: int) -> Layer:
     if member is None:
         raise DamagedFileError("it is no layer", where=where)
     kind = member.type.removesuffix("Layer")
-    outer = member["base"] or _fail("base is missing", f"{where} {kind}")
-    bindable = outer.type == "BindableLayerBase"
-    base = (outer["base"] or _fail("base.base is missing", f"{where} {kind}")) if bindable else outer
-    name, binding_id = base["layerName"] or "", outer["layerBindingId"] if bindable else 0
+    outer_base = member["base"] or _fail("base is missing", f"{where} {kind}")
+    bindable = outer_base.type == "BindableLayerBase"
+    base = (outer_base["base"] or _fail("base.base is missing", f"{where} {kind}")) if bindable else outer_base
+    name, binding_id = base["layerName"] or "", outer_base["layerBindingId"] if bindable else 0
     layer = Layer(kind, position, base["index"], name, {}, (), binding_id, member.fields)
     return Layer(
         kind, position, base["index"], name, _inputs(base, layer.where), _outputs(base, layer.where), binding_id,
@@ -136,11 +136,11 @@ def _ordered(layers: Mapping[int, Layer]) -> Mapping[int, Layer]:
 
 
 def _is_ordered(layers: Iterable[Layer]) -> bool:
-    seen = set[int]()
+    seen_layers = set[int]()
     for layer in layers:
-        if any(slot.layer not in seen for slot in layer.inputs.values()):
+        if any(slot.layer not in seen_layers for slot in layer.inputs.values()):
             return False
-        seen.add(layer.index)
+        seen_layers.add(layer.index)
     return True
 
 

@@ -256,7 +256,9 @@ def strided_slice(node: Node) -> list[Value]:
     if 0 in stride:
         node.fail(f"stride is {stride}; expected other numbers than 0")
     along_axes = zip(begin, end, stride, sizes, strict=True)
-    ranges = [_range(_Range(*along[:3]), along[3], axis, fields) for axis, along in enumerate(along_axes)]
+    ranges = [
+        _range(_Range(*axis_values[:3]), axis_values[3], axis, fields) for axis, axis_values in enumerate(along_axes)
+    ]
     return node.results(_op(ranges, fields["shrinkAxisMask"]), x)
 
 

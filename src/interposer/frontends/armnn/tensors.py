@@ -83,9 +83,9 @@ def _quantization(record: Record, dtype: DataType, scaled: bool) -> Quantization
     scales, offset = record["quantizationScales"], record["quantizationOffset"]
     if dtype not in _QUANTIZED and not (scaled and dtype is DataType.INT32):
         return None
-    several = () if scales is None else scales.tolist()
-    if several:
-        return Quantization(several, offset, record["quantizationDim"])
+    scale_list = () if scales is None else scales.tolist()
+    if scale_list:
+        return Quantization(scale_list, offset, record["quantizationDim"])
     scale = record["quantizationScale"]
     return Quantization(scale, offset) if scale > 0 or dtype is not DataType.INT32 else None
 

@@ -99,8 +99,12 @@ def _deconvolved_volume(node: Node, geometry: _Geometry) -> Value:
     weights = node.weights(0, (channels, output_channels, *window.kernel), "weights").reshape(channels, -1).T
     columns = node.step(BatchMatMul(), node.constant(weights), node.reshaped(x, (batch, channels, math.prod(volume))))
     image = tuple(
-        (size - 1) * along.stride + (along.size - 1) * along.dilation + 1 - along.pad_before - along.pad_after
-        for size, along in zip(volume, window.along(), strict=True)
+        (size - 1) * axis_window.stride
+        + (axis_window.size - 1) * axis_window.dilation
+        + 1
+        - axis_window.pad_before
+        - axis_window.pad_after
+        for size, axis_window in zip(volume, window.along(), strict=True)
     )
     if min(image) < 1:
         node.fail(f"its pads remove all of its result of {list(image)}")
@@ -120,7 +124,9 @@ def columns(node: Node) -> Value:
     cells = window.kernel[0] * window.kernel[1]
     if cells > _MOST_CELLS:
         node.fail(f"its window has {cells:,} elements; at most {_MOST_CELLS:,} are supported")
-    window_counts = [along.places(size) for along, size in zip(window.along(), (height, width), strict=True)]
+    window_counts = [
+        axis_window.places(size) for axis_window, size in zip(window.along(), (height, width), strict=True)
+    ]
     if min(window_counts) < 1:
         node.fail(f"its window of {list(window.kernel)} does not fit into its bottom of {[height, width]}")
     pads = ((0, 0), (0, 0), *zip(window.before, window.after, strict=True))
@@ -204,13 +210,15 @@ def _dilation(parameters: Message) -> tuple[str, tuple[str, ...]]:
 
 
 def _sizes(
-    node: Node, parameters: Message, name: str, each: Sequence[str], axes: int, default: int | None
+    node: Node, parameters: Message, name: str, axis_fields: Sequence[str], axes: int, default: int | None
 ) -> tuple[int, ...]:
-    """Return a size for each spatial axis: the fields `each` if they are set, else the field `name`, else `default`."""
-    if any(parameters.HasField(field) for field in each):
+    """Return a size for each spatial axis: the fields `axis_fields` if set, else the field `name`, else `default`."""
+    if any(parameters.HasField(field) for field in axis_fields):
         if axes != 2:
-            node.fail(f"{each[0]} and {each[1]} are for images, but it has {axes} spatial axes")
-        return tuple(getattr(parameters, field) if parameters.HasField(field) else default or 0 for field in each)
+            node.fail(f"{axis_fields[0]} and {axis_fields[1]} are for images, but it has {axes} spatial axes")
+        return tuple(
+            getattr(parameters, field) if parameters.HasField(field) else default or 0 for field in axis_fields
+        )
     values = list(getattr(parameters, name, ()))
     if not values and default is None:
         node.fail(f"it has no {name}")

@@ -75,7 +75,7 @@ def _ratios(node: Node, parameters: Message) -> list[float]:
     for ratio in parameters.aspect_ratio:
         if ratio <= 0:
             node.fail(f"an aspect ratio is {ratio}; expected positive numbers")
-        if all(abs(ratio - known) >= 1e-6 for known in ratios):
+        if all(abs(ratio - known_ratio) >= 1e-6 for known_ratio in ratios):
             ratios += [ratio, 1 / ratio] if parameters.flip else [ratio]
     return ratios[1:]
 

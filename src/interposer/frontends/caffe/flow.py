@@ -61,11 +61,11 @@ class Flow(NamedTuple):
         return needed_layers
 
 
-def _silence(layer: Layer, unread: dict[str, None]) -> None:
+def _silence(layer: Layer, unread_tops: dict[str, None]) -> None:
     """Remove the blobs that a layer of type Silence reads from the blobs that are outputs by default."""
     if layer.type == "Silence":
         for name in layer.bottoms:
-            unread.pop(name, None)
+            unread_tops.pop(name, None)
 
 
 def flow_of(inputs: Collection[str], layers: Sequence[Layer], ends: Collection[int]) -> Flow:
@@ -80,19 +80,19 @@ def flow_of(inputs: Collection[str], layers: Sequence[Layer], ends: Collection[i
         ParseError: a layer reads a blob that no layer before it writes.
     """
     last_writer: dict[str, Tensor] = {name: (-1, number) for number, name in enumerate(inputs)}
-    tensors_read, unread = list[tuple[Tensor, ...]](), dict[str, None]()
+    tensors_read, unread_tops = list[tuple[Tensor, ...]](), dict[str, None]()
     for number, layer in enumerate(layers):
         if number in ends:
             tensors_read.append(())
-            _silence(layer, unread)
+            _silence(layer, unread_tops)
             continue
         for name in layer.bottoms:
             if name not in last_writer:
                 raise ParseError(f"it reads {name!r}, which no layer before it writes", where=layer.where)
-            unread.pop(name, None)
+            unread_tops.pop(name, None)
         tensors_read.append(tuple(last_writer[name] for name in layer.bottoms))
         for index, name in enumerate(layer.tops):
             last_writer[name] = number, index
-            unread.pop(name, None)
-            unread[name] = None
-    return Flow(tuple(tensors_read), last_writer, tuple(unread))
+            unread_tops.pop(name, None)
+            unread_tops[name] = None
+    return Flow(tuple(tensors_read), last_writer, tuple(unread_tops))

@@ -127,9 +127,9 @@ class _Plan:
         self.flow: Flow = flow_of(inputs, self.layers, ends)
         self.outputs: Mapping[str, Tensor] = self.flow.outputs(self.layers, outputs)
         self.needed = self.flow.needed(self.outputs.values())
-        unknown = [layer for n, layer in enumerate(self.layers) if n in self.needed and not _is_known(layer)]
-        if unknown:
-            raise missing_operators((_title(layer), layer.where) for layer in unknown)
+        unknown_layers = [layer for n, layer in enumerate(self.layers) if n in self.needed and not _is_known(layer)]
+        if unknown_layers:
+            raise missing_operators((_title(layer), layer.where) for layer in unknown_layers)
 
 
 def _is_known(layer: Layer) -> bool:

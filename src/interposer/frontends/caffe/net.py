@@ -75,9 +75,9 @@ class Net:
         weights = {layer.name: layer.blobs for layer in weights_net.layers if layer.blobs}
         if not weights and any(layer.blobs for layer in self.layers):
             raise ParseError("the file has no weights, but the one of the network has; the two may be swapped")
-        why = f"has none for a layer of this name, but for {', '.join([*weights][:5])}"
-        why = why if weights else "has no weights at all; weights= is the caffemodel, and not the prototxt"
-        layers = (replace(x, blobs=weights.get(x.name, x.blobs), missing=why) for x in self.layers)
+        reason = f"has none for a layer of this name, but for {', '.join([*weights][:5])}"
+        reason = reason if weights else "has no weights at all; weights= is the caffemodel, and not the prototxt"
+        layers = (replace(x, blobs=weights.get(x.name, x.blobs), missing=reason) for x in self.layers)
         return replace(self, layers=tuple(layers))
 
     def with_shared_weights(self) -> Net:

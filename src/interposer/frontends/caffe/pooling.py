@@ -66,17 +66,17 @@ def _method(node: Node, method: int) -> PoolingAlgorithm:
 
 
 def _rounding(parameters: Message) -> OutputShapeRounding:
-    down = not parameters.ceil_mode or parameters.round_mode == _FLOOR
-    return OutputShapeRounding.FLOOR if down else OutputShapeRounding.CEILING
+    rounds_down = not parameters.ceil_mode or parameters.round_mode == _FLOOR
+    return OutputShapeRounding.FLOOR if rounds_down else OutputShapeRounding.CEILING
 
 
 def _fitting(node: Node, window: Windows, rounding: OutputShapeRounding) -> Windows:
     """Return the window, cut to the padded image if it exceeds it by less than its stride, and sizes are rounded up."""
     sizes = node.shape(node.only_value)[2:]
-    for size, along in zip(sizes, window.along(), strict=True):
-        least = along.stride if rounding is OutputShapeRounding.CEILING else 1
-        if along.size - size - 2 * along.pad_before >= least:
-            node.fail(f"its window of {along.size} exceeds the image of size {size}")
+    for size, axis_window in zip(sizes, window.along(), strict=True):
+        least = axis_window.stride if rounding is OutputShapeRounding.CEILING else 1
+        if axis_window.size - size - 2 * axis_window.pad_before >= least:
+            node.fail(f"its window of {axis_window.size} exceeds the image of size {size}")
     limits = (size + 2 * pad for size, pad in zip(sizes, window.before, strict=True))
     return window._replace(kernel=tuple(map(min, window.kernel, limits)))
 
@@ -91,7 +91,9 @@ def _with_empty_windows(node: Node, pooled: Value, x: Value, window: Windows) ->
         return pooled
     columns = zip(node.shape(x)[2:], window.kernel, window.strides, strict=True)
     expected = [-(-(size - kernel) // stride) + 1 for size, kernel, stride in columns]
-    num_missing = [more - n for more, n in zip(expected, node.shape(pooled)[2:], strict=True)]
+    num_missing = [
+        expected_count - count for expected_count, count in zip(expected, node.shape(pooled)[2:], strict=True)
+    ]
     if not any(num_missing):
         return pooled
     if node.parameters("pooling_param").pool != ENUMS["PoolMethod"]["MAX"]:

@@ -118,12 +118,12 @@ def crop(node: Node) -> Value:
     if node.num_inputs != 2:
         node.fail(f"it has {node.num_inputs} bottoms; expected 2")
     parameters = node.parameters("crop_param")
-    shape, like = node.shape(node.value(0)), node.shape(node.value(1))
+    shape, target_shape = node.shape(node.value(0)), node.shape(node.value(1))
     axis, offsets = node.axis(parameters.axis, node.value(0)), list(parameters.offset)
-    if len(offsets) not in (0, 1, len(shape) - axis) or len(like) != len(shape):
-        node.fail(f"it has {len(offsets)} offsets; its bottoms have the shapes {list(shape)} and {list(like)}")
+    if len(offsets) not in (0, 1, len(shape) - axis) or len(target_shape) != len(shape):
+        node.fail(f"it has {len(offsets)} offsets; its bottoms have the shapes {list(shape)} and {list(target_shape)}")
     offsets = offsets * (len(shape) - axis) if len(offsets) == 1 else offsets or [0] * (len(shape) - axis)
-    op = Slice(begin=(*[0] * axis, *offsets), size=(*shape[:axis], *like[axis:]))
+    op = Slice(begin=(*[0] * axis, *offsets), size=(*shape[:axis], *target_shape[axis:]))
     return node.result(op, node.value(0))
 
 
@@ -180,8 +180,8 @@ def upsample(node: Node) -> Value:
     """Convert Upsample: repeat pixels, or with a second bottom write each to the place that max pooling has found."""
     parameters, x = node.parameters("upsample_param"), node.value(0)
     scales = [parameters.scale_h or parameters.scale, parameters.scale_w or parameters.scale]
-    cut = (parameters.pad_out_h, parameters.pad_out_w)
-    sizes = [n * scale - less for n, scale, less in zip(node.shape(x)[2:], scales, cut, strict=True)]
+    crops = (parameters.pad_out_h, parameters.pad_out_w)
+    sizes = [n * scale - crop for n, scale, crop in zip(node.shape(x)[2:], scales, crops, strict=True)]
     sizes = [parameters.upsample_h or sizes[0], parameters.upsample_w or sizes[1]]
     if node.num_inputs == 1:
         return node.result(Resize(target_height=sizes[0], target_width=sizes[1], data_layout=DataLayout.NCHW), x)

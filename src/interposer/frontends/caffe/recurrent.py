@@ -137,9 +137,9 @@ def _lstm_unit(node: Node, state: Value, gates: Value, mark: Value) -> tuple[Val
     axis = len(node.shape(gates)) - 1
     into, forget, out, candidate = node.results(Splitter(axis=axis, sizes=(size,) * 4), gates)
     forget = node.binary(BinaryOperation.MUL, node.result(SIGMOID, forget), mark)
-    remaining = node.binary(BinaryOperation.MUL, forget, state)
+    kept_state = node.binary(BinaryOperation.MUL, forget, state)
     gated_candidate = node.binary(BinaryOperation.MUL, node.result(SIGMOID, into), node.result(TANH, candidate))
-    next_state = node.binary(BinaryOperation.ADD, remaining, gated_candidate)
+    next_state = node.binary(BinaryOperation.ADD, kept_state, gated_candidate)
     return node.binary(BinaryOperation.MUL, node.result(SIGMOID, out), node.result(TANH, next_state)), next_state
 
 

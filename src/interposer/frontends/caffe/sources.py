@@ -28,12 +28,12 @@ def with_sources(net: Net) -> Net:
     Data layers for training are included if no other layer writes what they write. DummyData becomes constants if the
     network has other inputs.
     """
-    written = {*net.inputs, *(name for layer in net.layers for name in layer.tops)}
+    written_tensors = {*net.inputs, *(name for layer in net.layers for name in layer.tops)}
     sources = []
     for layer in sorted(filter(is_source, net.excluded), key=lambda layer: layer.type != "Input"):
-        if written.isdisjoint(layer.tops):
+        if written_tensors.isdisjoint(layer.tops):
             sources.append(layer)
-            written.update(layer.tops)
+            written_tensors.update(layer.tops)
     with_inputs = replace(net, layers=(*sources, *net.layers))
     if all(layer.type == "DummyData" for layer in filter(is_source, with_inputs.layers)) and not net.inputs:
         return with_inputs

@@ -59,36 +59,36 @@ def converted(layers: Sequence[Message]) -> Iterator[tuple[Message, Sequence[Mes
         ParseError: an unknown type, or a padding layer that another layer reads.
     """
     paddings: dict[str, tuple[str, int]] = {}
-    for index, outer in enumerate(layers):
-        layer, where = outer.layer, f"layers[{index}] {text_of(outer.layer.name)}".rstrip()
+    for index, outer_layer in enumerate(layers):
+        layer, where = outer_layer.layer, f"layers[{index}] {text_of(outer_layer.layer.name)}".rstrip()
         if text_of(layer.type) == "padding":
-            if len(outer.bottom) != 1 or len(outer.top) != 1:
+            if len(outer_layer.bottom) != 1 or len(outer_layer.top) != 1:
                 raise ParseError("a padding layer must have one bottom and one top", where=where)
-            paddings[outer.top[0]] = outer.bottom[0], layer.pad
+            paddings[outer_layer.top[0]] = outer_layer.bottom[0], layer.pad
             continue
         if layer.type not in _TYPES:
             raise ParseError(f"the type {layer.type!r} is unknown", where=where)
-        padded = [paddings[name] for name in outer.bottom if name in paddings]
+        padded = [paddings[name] for name in outer_layer.bottom if name in paddings]
         if padded and layer.type not in _PADDED:
             raise ParseError(
                 f"it reads a padding layer, and is no convolution or pooling but {layer.type!r}", where=where
             )
-        yield _layer(outer, padded), layer.blobs or outer.blobs, where
-        for name in outer.top:
+        yield _layer(outer_layer, padded), layer.blobs or outer_layer.blobs, where
+        for name in outer_layer.top:
             paddings.pop(name, None)
 
 
-def _layer(outer: Message, padded: Sequence[tuple[str, int]]) -> Message:
-    layer = outer.layer
-    bottoms = [name for name, _ in padded] or list(outer.bottom)
+def _layer(outer_layer: Message, padded: Sequence[tuple[str, int]]) -> Message:
+    layer = outer_layer.layer
+    bottoms = [name for name, _ in padded] or list(outer_layer.bottom)
     new_layer = message_like(
-        "LayerParameter", {"name": layer.name, "type": _TYPES[layer.type], "bottom": bottoms, "top": outer.top}
+        "LayerParameter", {"name": layer.name, "type": _TYPES[layer.type], "bottom": bottoms, "top": outer_layer.top}
     )
     if layer.type in _FIELDS:
         name, fields = _FIELDS[layer.type]
         parameters = getattr(new_layer, name)
-        for old, new in fields.items():
-            setattr(parameters, new, getattr(layer, old))
+        for old_name, new_name in fields.items():
+            setattr(parameters, new_name, getattr(layer, old_name))
     if layer.type in _PADDED:
         _set_window(getattr(new_layer, _PADDED[layer.type]), layer, sum(pad for _, pad in padded))
     if layer.type == "eltwise_product":

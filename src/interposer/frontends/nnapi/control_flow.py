@@ -30,8 +30,8 @@ def if_(node: Node) -> list[Value]:
     condition, values = node.value(0), _tensors(node, 3)
     branches = _model(node, 1, "the first branch"), _model(node, 2, "the second branch")
     if condition.constant is not None and condition.constant.size == 1:
-        taken = branches[0 if condition.constant.reshape(-1)[0] else 1]
-        return node.importer.inlined(taken, values)
+        taken_branch = branches[0 if condition.constant.reshape(-1)[0] else 1]
+        return node.importer.inlined(taken_branch, values)
     regions = [node.importer.region(number, [value.known for value in values]) for number in branches]
     return _layer(node, If(max(1, len(node.outputs))), [condition, *values], regions)
 
@@ -47,10 +47,10 @@ def while_(node: Node) -> list[Value]:
     infos = [value.known.with_constant(None) for value in values]
     while True:
         region = node.importer.region(body, infos)
-        wider = _merged(node, infos, [layer.values[0].known for layer in region.outputs])
-        if wider == infos:
+        wider_infos = _merged(node, infos, [layer.values[0].known for layer in region.outputs])
+        if wider_infos == infos:
             break
-        infos = wider
+        infos = wider_infos
     regions = [node.importer.region(condition, infos), region]
     outputs = _layer(node, While(len(region.outputs)), values, regions)
     if len(node.outputs) > len(outputs):

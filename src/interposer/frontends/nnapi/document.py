@@ -142,8 +142,8 @@ def _referenced(record: Any, where: str) -> Model:
     try:
         return _model(_record(record, where))
     except ParseError as error:
-        inside = f"{where}, {error.where}" if error.where and error.where != where else where
-        raise ParseError(error.message, where=inside) from error
+        inner_where = f"{where}, {error.where}" if error.where and error.where != where else where
+        raise ParseError(error.message, where=inner_where) from error
 
 
 def _check_references(models: Sequence[Model]) -> None:
@@ -213,9 +213,9 @@ def _record(record: Any, where: str) -> Mapping[str, Any]:
     return record
 
 
-def _one_of(name: str, known: Sequence[str] | Mapping[str, Any], title: str, where: str) -> str:
-    if name not in known:
-        raise ParseError(f"{title} {name!r} is not known{did_you_mean(name, known)}", where=where)
+def _one_of(name: str, known_names: Sequence[str] | Mapping[str, Any], title: str, where: str) -> str:
+    if name not in known_names:
+        raise ParseError(f"{title} {name!r} is not known{did_you_mean(name, known_names)}", where=where)
     return name
 
 
@@ -285,8 +285,8 @@ def _constant(kind: _Type, dims: tuple[int, ...], data: Sequence[Any] | None, wh
         converted = array.astype(dtype)
     if dtype.kind != "f" and not np.array_equal(converted, array):
         raise ParseError(f"'data' has values that are no {kind.dtype}", where=where)
-    if dtype.kind == "f" and (overflown := np.isinf(converted) & np.isfinite(array.astype(np.float64))).any():
-        raise ParseError(f"'data' has {array[overflown][0]}, which is too large for {kind.dtype}", where=where)
+    if dtype.kind == "f" and (is_overflown := np.isinf(converted) & np.isfinite(array.astype(np.float64))).any():
+        raise ParseError(f"'data' has {array[is_overflown][0]}, which is too large for {kind.dtype}", where=where)
     return converted.reshape(dims)
 
 
@@ -347,11 +347,11 @@ def _in_running_order(operations: Sequence[Operation], producers: Mapping[int, i
 
 
 def _check_produced(operands: Sequence[Operand], operations: Sequence[Operation], outputs: Sequence[int]) -> None:
-    written = {index for operation in operations for index in operation.outputs}
+    written_operands = {index for operation in operations for index in operation.outputs}
     for operation in operations:
         for index in operation.inputs:
-            if operands[index].lifetime in {OUTPUT, TEMPORARY} and index not in written:
+            if operands[index].lifetime in {OUTPUT, TEMPORARY} and index not in written_operands:
                 raise ParseError(f"it reads operands[{index}], which nothing writes", where=operation.where)
     for index in outputs:
-        if index not in written:
+        if index not in written_operands:
             raise ParseError(f"operands[{index}] is written by no operation", where="outputs")

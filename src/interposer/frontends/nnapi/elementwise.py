@@ -33,8 +33,8 @@ def arithmetic(node: Node) -> list[Value]:
 @operator("DIV", inputs=3)
 def division(node: Node) -> list[Value]:
     """Convert DIV; input 2 is the fused activation function. Quotients of integers are rounded down."""
-    down = node.info(0).dtype is DataType.INT32
-    return node.results(FLOOR_DIV if down else DIV, node.value(0), node.value(1), activation=2)
+    rounds_down = node.info(0).dtype is DataType.INT32
+    return node.results(FLOOR_DIV if rounds_down else DIV, node.value(0), node.value(1), activation=2)
 
 
 @operator(*_BINARY, inputs=2)

@@ -82,9 +82,9 @@ def _in_order(attempts: Sequence[Attempt]) -> list[Any]:
 def _verdicts(backend: Backend, graph: Graph) -> dict[Layer, Support]:
     """Return the answers of a backend about all layers of a graph and of its regions."""
     verdicts = dict[Layer, Support]()
-    for _, each in named_graphs(graph):
-        layers = [layer for layer in each if is_placed_by_a_backend(layer)]
-        view = SubgraphView(each, layers)
+    for _, subgraph in named_graphs(graph):
+        layers = [layer for layer in subgraph if is_placed_by_a_backend(layer)]
+        view = SubgraphView(subgraph, layers)
         verdicts |= dict(zip(view, query(backend, view, {}), strict=True))
     return verdicts
 

@@ -91,9 +91,9 @@ def _one_hot_at_run_time(node: Node) -> Value:
     line = [-1 if i == axis else 1 for i in range(indices.known.rank + 1)]
     ones = node.step(Fill(1.0, DataType.INT64), reshaped(node, depth, [1]))  # refuses a negative depth
     every_index = reshaped(node, node.step(CumSum(axis=0, exclusive=True), ones), line)
-    off, on = node.steps(Splitter(0, (1, 1)), reshaped(node, node.value(2), [2]))
+    off_value, on_value = node.steps(Splitter(0, (1, 1)), reshaped(node, node.value(2), [2]))
     is_on = node.step(EQUAL, node.step(Stack(axis), indices), every_index)
-    return node.result(Where(), is_on, on, off)
+    return node.result(Where(), is_on, on_value, off_value)
 
 
 @operator("NonMaxSuppression", since=10)

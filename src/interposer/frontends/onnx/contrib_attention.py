@@ -192,8 +192,8 @@ def _with_past(
         mask = None
     check_bias(bias, (batch, heads, queries, total_keys))
     added_mask = key_mask(node, mask, (batch, queries, total_keys), operands.query, starts=True)
-    output, *present = _attend(node, operands, heads, (bias, added_mask), cache, present=node.wants(1))
-    return [output, node.step(Stack(), *present[:2])] if node.wants(1) else [output]
+    output, *present_outputs = _attend(node, operands, heads, (bias, added_mask), cache, present=node.wants(1))
+    return [output, node.step(Stack(), *present_outputs[:2])] if node.wants(1) else [output]
 
 
 def _unstacked(node: Node, past: Value | None) -> tuple[Value | None, Value | None]:

@@ -95,8 +95,8 @@ def _check_form(node: Node) -> None:
     if not node.flag("causal", True) and node.integer("local_window_size", -1) != -1:
         raise ParseError("it has a local_window_size, but is not causal")
     if node.has(3) != node.has(4):
-        given, absent = ("past_key", "past_value") if node.has(3) else ("past_value", "past_key")
-        raise ParseError(f"it has a {given} but no {absent}; connect both, or neither")
+        given_name, absent_name = ("past_key", "past_value") if node.has(3) else ("past_value", "past_key")
+        raise ParseError(f"it has a {given_name} but no {absent_name}; connect both, or neither")
     for reason in _refusals(node):
         node.unsupported(reason)
 
@@ -119,8 +119,8 @@ def _unpacked(node: Node) -> tuple[Value, Value, Value]:
     if query.known.rank != 3:
         raise ParseError(f"its query has shape {query.known.shape}; expected (batch, steps, width)")
     if node.has(1) != node.has(2):
-        given, absent = ("key", "value") if node.has(1) else ("value", "key")
-        raise ParseError(f"it has a {given} but no {absent}; connect both, or neither with a packed query")
+        given_name, absent_name = ("key", "value") if node.has(1) else ("value", "key")
+        raise ParseError(f"it has a {given_name} but no {absent_name}; connect both, or neither with a packed query")
     if node.has(1):
         return query, node.value(1), node.value(2)
     heads, groups = _heads(node), _groups(node)

@@ -73,8 +73,8 @@ def _direction(node: Node, op: LstmSequence, index: int) -> list[Value]:
     weights = (_weights(node, 1, 8, index), _weights(node, 2, 10, index))
     bias, states = _of_direction(node, 3, index), _states(node, index)
     layer = _op_of_direction(op, index)
-    outputs, *last = node.steps(layer, node.value(0), *weights, bias, node.optional(4), *states)
-    return [outputs, *(_unless_empty(node, state) for state in last)]
+    outputs, *last_states = node.steps(layer, node.value(0), *weights, bias, node.optional(4), *states)
+    return [outputs, *(_unless_empty(node, state) for state in last_states)]
 
 
 def _states(node: Node, index: int) -> list[Value | None]:
@@ -85,12 +85,12 @@ def _states(node: Node, index: int) -> list[Value | None]:
 def _op_of_direction(op: LstmSequence, index: int) -> LstmSequence:
     count = len(op.defaults)
     reverse = op.direction.reversals[index]
-    own: dict[str, Any] = {
+    own_attributes: dict[str, Any] = {
         name: getattr(op, name)[index * count : (index + 1) * count]
         for name in ("activations", "activation_a", "activation_b")
     }
     direction = RecurrentDirection.REVERSE if reverse else RecurrentDirection.FORWARD
-    return op.replace(direction=direction, dynamic_quantization=True, **own)
+    return op.replace(direction=direction, dynamic_quantization=True, **own_attributes)
 
 
 def _of_direction(node: Node, operand: int, index: int) -> Value | None:

@@ -348,9 +348,13 @@ def _gathered_or_zero(node: Node, table: Value, indices: Value, axis: int) -> Va
         return node.result(Gather(axis), table, indices)
     not_below = node.step(GREATER_OR_EQUAL, indices, node.scalar_like(-size, indices))
     not_above = node.step(LESS, indices, node.scalar_like(size, indices))
-    valid = node.step(LOGICAL_AND, not_below, not_above)
-    safe_indices = node.step(Where(), valid, indices, node.scalar_like(0, indices))
+    is_valid = node.step(LOGICAL_AND, not_below, not_above)
+    safe_indices = node.step(Where(), is_valid, indices, node.scalar_like(0, indices))
     slices = node.step(Gather(axis), table, safe_indices)
-    trailing = [1] * (table.known.rank - 1 - axis)
-    mask = reshaped(node, valid, [*indices.known.shape, *trailing], indices.known.rank) if trailing else valid
+    trailing_ones = [1] * (table.known.rank - 1 - axis)
+    mask = (
+        reshaped(node, is_valid, [*indices.known.shape, *trailing_ones], indices.known.rank)
+        if trailing_ones
+        else is_valid
+    )
     return node.result(Where(), mask, slices, node.scalar_like(0, slices))

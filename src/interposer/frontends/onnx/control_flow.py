@@ -54,8 +54,8 @@ def if_(node: Node) -> Sequence[Value]:
         _check_counts(graph, 0, node.num_outputs)
     known_condition = _known(condition, DataType.BOOL)
     if known_condition is not None:
-        taken = branches[0 if known_condition else 1]
-        return in_place(node.importer, taken, []) or node.give_up()
+        taken_branch = branches[0 if known_condition else 1]
+        return in_place(node.importer, taken_branch, []) or node.give_up()
     counts = [len(graph.output) for graph in branches]
     if counts[0] != counts[1]:
         raise ParseError(f"its graphs have {counts[0]} and {counts[1]} outputs; expected the same number")

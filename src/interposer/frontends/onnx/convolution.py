@@ -226,12 +226,12 @@ def _pads_for(
     an axis is odd, the smaller one is at the start for auto_pad SAME_UPPER, and at the end otherwise.
     """
     is_upper = node.text("auto_pad", "NOTSET") == "SAME_UPPER"
-    before, after = [], []
+    pads_before, pads_after = [], []
     for i, (window, dimension) in enumerate(zip(node_windows.along(), image, strict=True)):
         total_padding = window.covered(node.known(dimension, "input's size")) + output_padding[i] - sizes[i]
-        before.append(max(0, total_padding // 2 if is_upper else total_padding - total_padding // 2))
-        after.append(total_padding - before[-1])
-    return node_windows._replace(before=tuple(before), after=tuple(after))
+        pads_before.append(max(0, total_padding // 2 if is_upper else total_padding - total_padding // 2))
+        pads_after.append(total_padding - pads_before[-1])
+    return node_windows._replace(before=tuple(pads_before), after=tuple(pads_after))
 
 
 def _extended_shape(node: Node, node_windows: Windows, channels: int) -> tuple[int, ...]:

@@ -93,10 +93,10 @@ def _present_attribute(node: Node, title: str) -> str:
     `ParseError` is raised unless the node has exactly one of the attributes, such as keys_int64s and keys_strings.
     """
     candidates = [f"{title}_{suffix}" for suffix in ("int64s", "floats", "strings", "tensor")]
-    present = [name for name in candidates if node.has_attribute(name)]
-    if len(present) != 1:
-        raise ParseError(f"it has {', '.join(present) or 'no ' + title}; expected one of {', '.join(candidates)}")
-    return present[0]
+    present_names = [name for name in candidates if node.has_attribute(name)]
+    if len(present_names) != 1:
+        raise ParseError(f"it has {', '.join(present_names) or 'no ' + title}; expected one of {', '.join(candidates)}")
+    return present_names[0]
 
 
 def _default(node: Node, values_name: str) -> Any:

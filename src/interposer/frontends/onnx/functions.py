@@ -149,9 +149,15 @@ class _Names:
         self._prefix, self._outside = prefix, set[str]()
         inputs = [*node.input, *[""] * (len(function.input) - len(node.input))]
         self._actual = dict(zip(function.input, inputs, strict=True))
-        self._outputs = {inner: outer for inner, outer in zip(function.output, node.output, strict=False) if outer}
+        self._outputs = {
+            inner_name: outer_name
+            for inner_name, outer_name in zip(function.output, node.output, strict=False)
+            if outer_name
+        }
         self.passed = [name for name in self._outputs if name in self._actual]
-        self._actual |= {inner: outer for inner, outer in self._outputs.items() if inner not in self._actual}
+        self._actual |= {
+            inner_name: outer_name for inner_name, outer_name in self._outputs.items() if inner_name not in self._actual
+        }
 
     def __call__(self, name: str) -> str:
         return str(self._actual.get(name, f"{self._prefix}{name}")) if name else ""

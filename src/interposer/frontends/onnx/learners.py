@@ -71,10 +71,10 @@ def linear_classifier(node: Node) -> Sequence[Value]:
         raise ParseError(f"it has coefficients for one score, but {len(class_labels)} labels; expected 2")
     scores = _linear(node, num_scores, coefficients[: num_scores * width])
     if num_scores > 1:
-        found, scores = label(node, class_labels, scores), transformed(node, scores, transform)
+        chosen_labels, scores = label(node, class_labels, scores), transformed(node, scores, transform)
     else:
-        found, scores = label_above(node, class_labels, scores, 0.0), scores_of_two(node, scores, transform)
-    return [found, node.cast(scores, DataType.FLOAT32)]
+        chosen_labels, scores = label_above(node, class_labels, scores, 0.0), scores_of_two(node, scores, transform)
+    return [chosen_labels, node.cast(scores, DataType.FLOAT32)]
 
 
 @operator("SVMRegressor", domain=_ML)
@@ -185,8 +185,8 @@ def one_hot_encoder(node: Node) -> Value:
         categories = integers(node, "cats_int64s")
         x = x if x.known.dtype is DataType.INT64 else node.step(Cast(DataType.INT64), x)
     if not node.flag("zeros", True):
-        rows, unknown = np.eye(len(categories), dtype=np.float32), np.array(len(categories))
-        indices = node.step(LabelEncoder(categories, np.arange(len(categories)), unknown), x)
+        rows, unknown_index = np.eye(len(categories), dtype=np.float32), np.array(len(categories))
+        indices = node.step(LabelEncoder(categories, np.arange(len(categories)), unknown_index), x)
         return node.result(Gather(0), node.constant(rows), indices)
     expanded = reshaped(node, x, [*x.known.shape, 1], x.known.rank)
     is_category = node.step(EQUAL, expanded, node.constant(categories))

@@ -179,9 +179,11 @@ def _network(model: _Read, shapes: Shapes, values: Values, operators: Mapping[st
 
 def _check_opset(version: int) -> None:
     """Raise `ParseError` if the opset is newer than those that the installed package onnx knows."""
-    newest = onnx_package().defs.onnx_opset_version()
-    if version > newest:
-        raise ParseError(f"it imports opset {version}; the package onnx that is installed knows opsets up to {newest}")
+    newest_version = onnx_package().defs.onnx_opset_version()
+    if version > newest_version:
+        raise ParseError(
+            f"it imports opset {version}; the package onnx that is installed knows opsets up to {newest_version}"
+        )
 
 
 def _infos(model: _Read, shapes: Shapes, values: Values) -> Iterator[tuple[str, TensorInfo]]:
@@ -256,8 +258,8 @@ def _name_problems(graph: Message, names: Sequence[Sequence[str]]) -> Iterator[s
     yield from _twice([*dict.fromkeys([*inputs, *initializers]), *results], "value")
     defined = {*inputs, *initializers, *results}
     if not defined.issuperset(chain.from_iterable(names)):
-        for node, taken in zip(graph.node, names, strict=True):
-            for name in taken:
+        for node, node_inputs in zip(graph.node, names, strict=True):
+            for name in node_inputs:
                 if name not in defined:
                     yield f"node {node.name or node.op_type!r} takes the value {name!r}, which is not defined"
     for output in graph.output:

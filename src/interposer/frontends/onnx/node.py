@@ -69,9 +69,9 @@ class Node(SharedNode, Attributes):
         message.CopyFrom(self._message)
         del message.input[:]
         message.input.extend(self._inputs[index] if self.has(index) else "" for index in inputs)
-        remaining = [attribute for attribute in message.attribute if attribute.name not in without]
+        remaining_attributes = [attribute for attribute in message.attribute if attribute.name not in without]
         del message.attribute[:]
-        message.attribute.extend(remaining)
+        message.attribute.extend(remaining_attributes)
         for name, numbers in integers.items():
             message.attribute.add(name=name, type=7, ints=numbers)
         return Node(self.importer, message, self.name, self.version)

@@ -49,7 +49,7 @@ def _normalized_by_batch(node: Node) -> Sequence[Value]:
 
     The input is normalized with the mean and the variance of the batch, which are also mixed into the running ones.
     """
-    x, gamma, beta, *running = (node.value(i) for i in range(5))
+    x, gamma, beta, *running_statistics = (node.value(i) for i in range(5))
     mean_op = Mean((0, *range(2, x.known.rank)))
     mean = node.step(mean_op, x)
     broadcast_mean = reshaped(node, mean, [1, -1, *[1] * (x.known.rank - 2)])
@@ -57,7 +57,7 @@ def _normalized_by_batch(node: Node) -> Sequence[Value]:
     normalized = node.result(BatchNormalization(node.number("epsilon", 1e-5)), x, mean, variance, beta, gamma)
     return [
         normalized,
-        *(_updated_statistic(node, old, new) for old, new in zip(running, (mean, variance), strict=True)),
+        *(_updated_statistic(node, old, new) for old, new in zip(running_statistics, (mean, variance), strict=True)),
     ]
 
 

@@ -110,7 +110,7 @@ def find(domain: str, name: str, version: int) -> Converter | None:
 def newest_version(domain: str) -> int | None:
     """Return the latest opset version since which an operator of `domain` has a converter; None if none has any."""
     tables = {**_BUILT_IN.entries, **_CUSTOM.entries}
-    versions = (entries[-1].since for (known, _), entries in tables.items() if known == domain)
+    versions = (entries[-1].since for (known_domain, _), entries in tables.items() if known_domain == domain)
     return max(versions, default=None)
 
 

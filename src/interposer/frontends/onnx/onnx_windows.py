@@ -54,9 +54,11 @@ def _auto_padded(node: Node, unpadded: Windows, image: Sequence[int]) -> Windows
     if mode not in {"SAME_UPPER", "SAME_LOWER"}:
         raise ParseError(f"auto_pad is {mode!r}; expected NOTSET, VALID, SAME_UPPER or SAME_LOWER")
     pads = [same_pads(node, *window_and_size) for window_and_size in zip(unpadded.along(), image, strict=True)]
-    smaller, greater = tuple(pair[0] for pair in pads), tuple(pair[1] for pair in pads)
+    smaller_pads, greater_pads = tuple(pair[0] for pair in pads), tuple(pair[1] for pair in pads)
     is_upper = mode == "SAME_UPPER"
-    return unpadded._replace(before=smaller if is_upper else greater, after=greater if is_upper else smaller)
+    return unpadded._replace(
+        before=smaller_pads if is_upper else greater_pads, after=greater_pads if is_upper else smaller_pads
+    )
 
 
 def image_shape(shape: Sequence[int]) -> list[int]:

@@ -75,16 +75,16 @@ def _dependencies(nodes: Sequence[Message], names: Sequence[Sequence[str]]) -> t
     `names` are the names of the values that each node takes.
     """
     producers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
-    return producers, [{producers[name] for name in taken if name in producers} for taken in names]
+    return producers, [{producers[name] for name in node_inputs if name in producers} for node_inputs in names]
 
 
-def _reached(pending: list[int], needs: Sequence[set[int]]) -> set[int]:
+def _reached(pending_nodes: list[int], needs: Sequence[set[int]]) -> set[int]:
     reached: set[int] = set()
-    while pending:
-        index = pending.pop()
+    while pending_nodes:
+        index = pending_nodes.pop()
         if index not in reached:
             reached.add(index)
-            pending += needs[index]
+            pending_nodes += needs[index]
     return reached
 
 
@@ -101,8 +101,8 @@ def _sorted(needs: Sequence[set[int]], nodes: Sequence[Message]) -> list[int]:
             if not pending_counts[user]:
                 order.append(user)
     if len(order) < len(needs):
-        stuck = [nodes[i].name or nodes[i].op_type for i, count in enumerate(pending_counts) if count]
-        raise ParseError(f"nodes depend on themselves: {', '.join(map(repr, stuck[:10]))}")
+        stuck_nodes = [nodes[i].name or nodes[i].op_type for i, count in enumerate(pending_counts) if count]
+        raise ParseError(f"nodes depend on themselves: {', '.join(map(repr, stuck_nodes[:10]))}")
     return order
 
 
@@ -122,8 +122,8 @@ def cut(document: Document, inputs: Sequence[str], outputs: Sequence[str] | None
     computed = {name for node in graph.node for name in node.output if name}
     infos = {value.name: value for value in (*graph.value_info, *graph.output)}
     new_inputs = [infos[name] for name in dict.fromkeys(inputs) if name in computed and name in infos]
-    known = computed | {value.name for value in (*graph.input, *graph.initializer)}
-    new_outputs = list(outputs) if outputs is not None and outputs and known.issuperset(outputs) else None
+    known_names = computed | {value.name for value in (*graph.input, *graph.initializer)}
+    new_outputs = list(outputs) if outputs is not None and outputs and known_names.issuperset(outputs) else None
     if not new_inputs and new_outputs is None:
         return document
     return document._replace(model=_shorter(document.model, new_inputs, new_outputs))

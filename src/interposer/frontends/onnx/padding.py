@@ -85,9 +85,9 @@ def _padded(node: Node, pads: Sequence[int] | Value, axes: Sequence[int], filler
     if mode is not PaddingMode.CONSTANT or not isinstance(filler, Value):
         number = 0.0 if isinstance(filler, Value) else filler
         return _with_border(node, x, pads, axes, mode, number, node.result)
-    inside = _with_border(node, _trues(node, x), pads, axes, mode, 0.0, node.step)
+    is_inside = _with_border(node, _trues(node, x), pads, axes, mode, 0.0, node.step)
     x = _with_border(node, x, pads, axes, mode, 0.0, node.step)
-    return node.result(Where(), inside, x, reshaped(node, filler, []))
+    return node.result(Where(), is_inside, x, reshaped(node, filler, []))
 
 
 def _trues(node: Node, like: Value) -> Value:
@@ -169,8 +169,8 @@ def _padded_at_run_time(
     zero, end = (node.constant(np.full(1, number, dtype.numpy)) for number in (0, _FARTHEST))
     before, after = node.steps(Splitter(0, (len(axes),) * 2), pads)
     sizes = node.step(Gather(0), node.step(Shape(dtype), x), node.constant(np.array(axes, np.int64)))
-    kept = node.step(ADD, sizes, node.step(MINIMUM, before, zero))
-    lacking = node.step(MINIMUM, node.step(ADD, kept, node.step(MINIMUM, after, zero)), zero)
+    kept_sizes = node.step(ADD, sizes, node.step(MINIMUM, before, zero))
+    lacking = node.step(MINIMUM, node.step(ADD, kept_sizes, node.step(MINIMUM, after, zero)), zero)
     cropped_end = node.step(Where(), node.step(LESS, after, zero), after, end)
     cropped_start = node.step(MAXIMUM, node.step(NEG, before), zero)
     x = node.step(DynamicSlice(tuple(axes)), x, cropped_start, cropped_end)

@@ -188,11 +188,11 @@ def _constant_quantization(node: Node, scale: TensorInfo, zero_point: TensorInfo
         return None
     shape = node.stored_info(0).shape
     key = id(scales), id(zero_points), node.integer("axis", 1), len(shape) if shape.is_ranked else None
-    known = node.importer.quantizations
-    parameters = known.get(key)
+    known_quantizations = node.importer.quantizations
+    parameters = known_quantizations.get(key)
     if parameters is None:
         q = quantization(node, 1, shape.rank) if _are_positive(scales) else None
-        parameters = known[key] = scales, zero_points, q
+        parameters = known_quantizations[key] = scales, zero_points, q
     return parameters[-1]
 
 
@@ -353,8 +353,8 @@ def dequantized(node: Node, stored: Value, q: Quantization, dtype: DataType, *, 
     add_layer = node.result if final else node.step
     if stored.constant is not None and stored.known.dtype in QUANTIZABLE:
         stored = with_quantization(node, stored, q)
-    known = stored.known.quantization
-    if known is q or known == q:
+    stored_quantization = stored.known.quantization
+    if stored_quantization is q or stored_quantization == q:
         return add_layer(_dequantize(dtype), stored)
     if stored.known.dtype in QUANTIZABLE:
         stored = node.step(Cast(DataType.INT32), stored)

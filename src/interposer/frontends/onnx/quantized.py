@@ -144,10 +144,10 @@ def _padded_to_windows(node: Node, image: Sequence[int]) -> Node:
     windows_and_sizes = list(zip(node_windows.along(), sizes, strict=True))
     if not all(window.size and window.stride for window, _ in windows_and_sizes):
         return node
-    after = [
+    pads_after = [
         max(window.pad_after, window.pad_after_for(n, window.places_rounded_up(n))) for window, n in windows_and_sizes
     ]
-    pads = [*node_windows.before, *after]
+    pads = [*node_windows.before, *pads_after]
     return node.rewritten(range(node.num_inputs), {"pads": pads}, without=("pads", "auto_pad", "ceil_mode"))
 
 

@@ -190,11 +190,11 @@ def _resized(node: Node, scales: Sequence[float], style: _Style) -> Value:
 
 def _axes_by_scales(node: Node, scales: Sequence[float]) -> list[_Axis]:
     shape = node.info(0).shape
-    invalid = [scale for scale in scales if not 0 < scale < _LARGEST_SCALE]
-    if len(scales) != len(shape) or invalid:
+    invalid_scales = [scale for scale in scales if not 0 < scale < _LARGEST_SCALE]
+    if len(scales) != len(shape) or invalid_scales:
         text = f"its scales are {list(scales)}; expected {len(shape)} positive numbers, the input's rank"
-        if invalid:
-            node.out_of_range(text, invalid[0], (0, _LARGEST_SCALE))
+        if invalid_scales:
+            node.out_of_range(text, invalid_scales[0], (0, _LARGEST_SCALE))
         raise ParseError(text)
     axes = []
     for axis, scale in enumerate(scales):
@@ -290,8 +290,8 @@ def _outside(node: Node, axes: Sequence[_Axis]) -> NDArray[np.bool_] | None:
     is_outside = np.zeros((1,) * node.info(0).rank, bool)
     for axis in axes:
         coordinates = _input_coordinates(axis, "tf_crop_and_resize")
-        beyond = (coordinates < 0) | (coordinates > axis.size - 1)
-        is_outside = is_outside | np.expand_dims(beyond, [i for i in range(is_outside.ndim) if i != axis.number])
+        is_beyond = (coordinates < 0) | (coordinates > axis.size - 1)
+        is_outside = is_outside | np.expand_dims(is_beyond, [i for i in range(is_outside.ndim) if i != axis.number])
     return is_outside if is_outside.any() else None
 
 

@@ -133,8 +133,8 @@ def _probabilities(node: Node, scores: Value, num_classes: int) -> Value:
     """
     dtype, num_pairs = scores.known.dtype.numpy, math.comb(num_classes, 2)
     a, b = (node.constant(_of_pairs(node, name, num_pairs).astype(dtype)) for name in ("prob_a", "prob_b"))
-    opposite = node.step(SIGMOID, node.step(Addition(), node.step(Multiplication(), scores, a), b))
-    of_first = node.step(Subtraction(), node.scalar_like(1, scores), opposite)
+    of_second = node.step(SIGMOID, node.step(Addition(), node.step(Multiplication(), scores, a), b))
+    of_first = node.step(Subtraction(), node.scalar_like(1, scores), of_second)
     least, most = (node.scalar_like(bound, scores) for bound in (1e-7, 1 - 1e-7))
     return node.step(PairwiseCoupling(), node.step(Minimum(), node.step(Maximum(), of_first, least), most))
 

@@ -119,14 +119,14 @@ def _with_members(nodes: _Nodes, members: Array) -> _Nodes:
             f"it has {len(membership_nodes)} nodes that ask for membership, but {len(ends)} lists of members"
         )
     for number, node_members in zip(membership_nodes, member_lists, strict=False):
-        feature, _, _, true_branch, false_branch, missing = rows[number]
+        feature, _, _, true_branch, false_branch, missing_tracks_true = rows[number]
         position, equal_mode = number, TreeComparison.EQUAL.value
         for member in node_members[:-1]:
-            rows[position] = [feature, equal_mode, member, true_branch, len(rows), missing]
+            rows[position] = [feature, equal_mode, member, true_branch, len(rows), missing_tracks_true]
             position = len(rows)
             rows.append([])
         last_member, true_branch = (node_members[-1], true_branch) if node_members else (0.0, false_branch)
-        rows[position] = [feature, equal_mode, last_member, true_branch, false_branch, missing]
+        rows[position] = [feature, equal_mode, last_member, true_branch, false_branch, missing_tracks_true]
     return _Nodes(*(np.array(column) for column in zip(*rows, strict=True)))
 
 
@@ -222,7 +222,7 @@ class _Forest:
 
     def attributes(self) -> dict[str, Array]:
         """Return the inner nodes and the roots by the names of the attributes of `TreeEnsemble`."""
-        missing = integers(self._node, "nodes_missing_value_tracks_true")
+        missing_tracks_true = integers(self._node, "nodes_missing_value_tracks_true")
         true_ends, false_ends = self._ends("true"), self._ends("false")
         nodes = _Nodes(
             integers(self._node, "nodes_featureids")[self._is_inner],
@@ -230,7 +230,7 @@ class _Forest:
             numbers(self._node, "nodes_values")[self._is_inner],
             np.array([self._branches[node_key] for node_key in true_ends], np.int64),
             np.array([self._branches[node_key] for node_key in false_ends], np.int64),
-            missing[self._is_inner] if missing.size else np.zeros(len(self._modes), np.int64),
+            missing_tracks_true[self._is_inner] if missing_tracks_true.size else np.zeros(len(self._modes), np.int64),
         )
         return {"roots": self._roots({*true_ends, *false_ends}), **nodes.attributes()}
 

@@ -77,9 +77,9 @@ def template(source: Any, shapes: Resizes | None = None, weights: Any = None) ->
     known_shapes = resized({name: info.shape for name, info in file.inputs.items()}, given_shapes)
     inputs = {name: info.with_shape(known_shapes[name]) for name, info in file.inputs.items()}
 
-    def build(more: Shapes, values: Values) -> Network:
+    def build(more_shapes: Shapes, values: Values) -> Network:
         with errors_at(path):
-            return _network(file, {**given_shapes, **more}, values)
+            return _network(file, {**given_shapes, **more_shapes}, values)
 
     return Template(file.name, inputs, dict(file.outputs), build)
 
@@ -106,8 +106,8 @@ def _read(source: Any, path: str | None, weights: Any) -> _File:
 def _weights(path: str | None, weights: Any) -> Array:
     """Return the bytes of the file with the weights; one zero if there is none."""
     if weights is None and path is not None:
-        beside = Path(path).with_suffix(".bin")
-        weights = str(beside) if beside.exists() else None
+        bin_path = Path(path).with_suffix(".bin")
+        weights = str(bin_path) if bin_path.exists() else None
     content = b"" if weights is None else read_file(weights)[1]
     return np.frombuffer(content, np.uint8) if len(content) else np.zeros(1, np.uint8)
 
@@ -120,10 +120,10 @@ def _model(text: Array, weights: Array) -> Any:
     try:
         return openvino.Core().read_model(text.tobytes(), openvino.Tensor(weights.copy(), shared_memory=True))
     except Exception as error:  # OpenVINO's exceptions have no common base class
-        missing = (
+        missing_text = (
             "; its weights, a file of the same name that ends with .bin, must be beside it" if weights.size < 2 else ""
         )
-        raise ParseError(f"OpenVINO cannot read the network: {_last_line(error)}{missing}") from error
+        raise ParseError(f"OpenVINO cannot read the network: {_last_line(error)}{missing_text}") from error
 
 
 def _last_line(error: Exception) -> str:
@@ -136,8 +136,8 @@ def _names(ports: Any, kind: str) -> list[str]:
     """Return a name for each port: its shortest name of a tensor, or that of its node."""
     names = list[str]()
     for index, port in enumerate(ports):
-        known = sorted(port.get_names(), key=lambda name: (len(name), name))
-        name = known[0] if known else port.get_node().get_friendly_name()
+        sorted_names = sorted(port.get_names(), key=lambda name: (len(name), name))
+        name = sorted_names[0] if sorted_names else port.get_node().get_friendly_name()
         names.append(name if name and name not in names else f"{kind}_{index}")
     return names
 

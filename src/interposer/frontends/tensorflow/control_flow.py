@@ -80,8 +80,8 @@ def _converted_if(
     if None in converted:
         return Absent.MISSING
     failures = reasons(converted)
-    regions = [each if isinstance(each, Region) else Region(Graph(), (), ()) for each in converted]
-    num_outputs = max(len(each.infos) for each in regions)
+    regions = [region if isinstance(region, Region) else Region(Graph(), (), ()) for region in converted]
+    num_outputs = max(len(region.infos) for region in regions)
     return _added_if(node, condition, If(num_outputs, *failures), regions) if num_outputs else Absent.MISSING
 
 

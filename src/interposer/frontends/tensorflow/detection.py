@@ -125,7 +125,7 @@ def _best(node: Node, image: int, max_per_class: int, max_total: int) -> list[Va
     best_scores, ranks = node.steps(TopK(max_total), padded_scores)
     padded = node.step(Concat(0), selected_boxes, node.constant(np.full((max_total, 3), 0, np.int64)))
     picked_rows = node.step(Gather(0), padded, ranks)
-    valid = node.step(GREATER, best_scores, node.scalar_like(-np.inf, best_scores))
+    is_valid = node.step(GREATER, best_scores, node.scalar_like(-np.inf, best_scores))
     boxes_of_best = node.step(
         Gather(0), reshaped(node, boxes, [-1, 4]), reshaped(node, _column(node, picked_rows, 2), [-1])
     )
@@ -133,11 +133,11 @@ def _best(node: Node, image: int, max_per_class: int, max_total: int) -> list[Va
         boxes_of_best = node.step(Activation(ActivationFunction.BOUNDED_RELU, 1.0, 0.0), boxes_of_best)
     zero = node.scalar_like(0, best_scores)
     classes = node.step(Cast(scores.known.dtype), reshaped(node, _column(node, picked_rows, 1), [-1]))
-    num_valid = node.step(Reduce(operation=ReduceOperation.SUM), node.step(Cast(DataType.INT32), valid))
+    num_valid = node.step(Reduce(operation=ReduceOperation.SUM), node.step(Cast(DataType.INT32), is_valid))
     return [
-        node.step(Where(), reshaped(node, valid, [max_total, 1]), boxes_of_best, zero),
-        node.step(Where(), valid, best_scores, zero),
-        node.step(Where(), valid, classes, zero),
+        node.step(Where(), reshaped(node, is_valid, [max_total, 1]), boxes_of_best, zero),
+        node.step(Where(), is_valid, best_scores, zero),
+        node.step(Where(), is_valid, classes, zero),
         num_valid,
     ]
 

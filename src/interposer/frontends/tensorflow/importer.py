@@ -120,8 +120,8 @@ class Scope(Importer):
         if value.producer in self.network.graph:
             return value
         assert self.outer is not None
-        outer = self.outer.within(value)
-        return outer if outer.producer in self.network.graph else self.capture(outer)
+        outer_value = self.outer.within(value)
+        return outer_value if outer_value.producer in self.network.graph else self.capture(outer_value)
 
     def variable(self, name: str) -> Array:
         """Return the value of a variable; `ParseError` if the model does not have it."""
@@ -163,26 +163,28 @@ class Scope(Importer):
 
     def _visit(self, start: str, text: str, visited: set[str], order: list[NodeDef]) -> None:
         open_nodes: dict[str, Iterator[str]] = {}
-        pending = [] if start in visited else [start]
-        while pending:
-            name = pending[-1]
+        pending_names = [] if start in visited else [start]
+        while pending_names:
+            name = pending_names[-1]
             if name not in open_nodes:
                 node = self._nodes.get(name)
                 if node is None:
-                    raise ParseError(f"the value {name!r} is not defined, but {self._reader(pending, text)} takes it")
+                    raise ParseError(
+                        f"the value {name!r} is not defined, but {self._reader(pending_names, text)} takes it"
+                    )
                 open_nodes[name] = self._dependencies(node)
             inner = next((dependency for dependency in open_nodes[name] if dependency not in visited), None)
             if inner is None:
                 visited.add(name)
                 order.append(self._nodes[name])
-                pending.pop()
+                pending_names.pop()
             elif inner in open_nodes:
                 raise ParseError(f"nodes depend on themselves: {inner!r}, {name!r}")
             else:
-                pending.append(inner)
+                pending_names.append(inner)
 
-    def _reader(self, pending: Sequence[str], text: str) -> str:
-        return f"node {pending[-2]!r}" if len(pending) > 1 else f"the output {text!r}"
+    def _reader(self, pending_names: Sequence[str], text: str) -> str:
+        return f"node {pending_names[-2]!r}" if len(pending_names) > 1 else f"the output {text!r}"
 
     def _dependencies(self, node: NodeDef) -> Iterator[str]:
         loop = self.loops.of(node)
@@ -243,8 +245,8 @@ class Scope(Importer):
             return Absent.MISSING
         is_merge = node.op in {"Merge", "RefMerge"}
         states = [self._results.get(name) for name in self._pivots(node)]
-        dead = [result is Absent.DEAD for result in inputs]
-        if Absent.DEAD in states or (any(dead) and not is_merge) or (is_merge and all(dead)):
+        is_dead = [result is Absent.DEAD for result in inputs]
+        if Absent.DEAD in states or (any(is_dead) and not is_merge) or (is_merge and all(is_dead)):
             return Absent.DEAD
         converted_node = Node(self, node, inputs)
         converted_node.guards = [self._guards.get(self.reference(text), _NEVER) for text in texts]

@@ -136,9 +136,9 @@ def _element(node: Node, list_input: Result, index: Value) -> Value:
 
 def _written(node: Node, list_input: Result, index: Value, element: Value) -> Result:
     if isinstance(list_input, TensorList):
-        written = {} if index.constant is None else {int(index.constant.reshape(-1)[0]): element}
+        written_element = {} if index.constant is None else {int(index.constant.reshape(-1)[0]): element}
         return list_input._replace(
-            element_info=element.known.with_constant(None), elements={**list_input.elements, **written}
+            element_info=element.known.with_constant(None), elements={**list_input.elements, **written_element}
         )
     if not isinstance(list_input, Value):
         raise ParseError("its input is no list")

@@ -51,9 +51,9 @@ class Loops:
         self._nodes = nodes
         self._loops: dict[str, Loop] = {}
         self._by_exit: dict[str, Loop] = {}
-        enters = [node for node in nodes.values() if node.op in _ENTER]
-        if enters:
-            self._find(enters)
+        enter_nodes = [node for node in nodes.values() if node.op in _ENTER]
+        if enter_nodes:
+            self._find(enter_nodes)
 
     def of(self, node: NodeDef) -> Loop | None:
         """Return the loop whose result a node is; None if the node is no exit of a loop."""
@@ -63,32 +63,32 @@ class Loops:
         """Return the loop one of whose results the node with this name is; None if there is none."""
         return self._by_exit.get(name)
 
-    def _find(self, enters: list[NodeDef]) -> None:
+    def _find(self, enter_nodes: list[NodeDef]) -> None:
         merge_by_input = {}
         for node in self._nodes.values():
             if node.op in _MERGE and len(node.input) >= 2:
                 for reference in node.input[:2]:
                     merge_by_input[_name(reference)] = node
-        for enter in enters:
-            frame = enter.attr["frame_name"].s if "frame_name" in enter.attr else None
+        for enter_node in enter_nodes:
+            frame = enter_node.attr["frame_name"].s if "frame_name" in enter_node.attr else None
             frame_name = bytes(frame or b"").decode("utf-8", "replace")
             loop = self._loops.setdefault(frame_name, Loop(frame_name))
-            merge = merge_by_input.get(enter.name)
-            if not enter.input:
-                raise ParseError(f"node {enter.name!r} has no input")
+            merge = merge_by_input.get(enter_node.name)
+            if not enter_node.input:
+                raise ParseError(f"node {enter_node.name!r} has no input")
             if merge is None:
-                loop.constants[enter.name] = enter.input[0]
+                loop.constants[enter_node.name] = enter_node.input[0]
             else:
-                loop.places.append(Place(enter.input[0], merge.name, self._following(merge, enter)))
+                loop.places.append(Place(enter_node.input[0], merge.name, self._following(merge, enter_node)))
         self._connect()
 
-    def _following(self, merge: NodeDef, enter: NodeDef) -> str:
+    def _following(self, merge: NodeDef, enter_node: NodeDef) -> str:
         input_names = [_name(reference) for reference in merge.input[:2]]
-        other_inputs = [self._nodes.get(name) for name in input_names if name != enter.name]
-        following = other_inputs[0] if other_inputs else None
-        if following is None or following.op not in _NEXT or not following.input:
+        other_inputs = [self._nodes.get(name) for name in input_names if name != enter_node.name]
+        next_node = other_inputs[0] if other_inputs else None
+        if next_node is None or next_node.op not in _NEXT or not next_node.input:
             raise ParseError(f"node {merge.name!r} merges no next iteration of a loop")
-        return following.input[0]
+        return next_node.input[0]
 
     def _connect(self) -> None:
         place_by_merge = {place.merge: (loop, place) for loop in self._loops.values() for place in loop.places}

@@ -356,11 +356,11 @@ def _store(message: Any, name: str, rule: _Rule, field: Field) -> None:
 
 
 def _extend(message: Any, name: str, rule: _Rule, numbers: Array) -> None:
-    previous = getattr(message, name)
+    old_numbers = getattr(message, name)
     if rule.form == "list":
-        previous += numbers.tolist()
+        old_numbers += numbers.tolist()
     else:
-        setattr(message, name, np.concatenate([previous, numbers]) if len(previous) else numbers)
+        setattr(message, name, np.concatenate([old_numbers, numbers]) if len(old_numbers) else numbers)
 
 
 def _packed(kind: str, view: memoryview) -> Array:

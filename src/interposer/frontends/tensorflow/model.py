@@ -282,8 +282,8 @@ def _unread(graph: GraphDef) -> dict[str, str]:
     """
     readers = (node for node in graph.node if node.op not in _SUMMARIES)
     nodes_read = {in_graph(text).node for node in readers for text in data_inputs(node)}
-    before = {name for node in graph.node for name in control_inputs(node)}
-    return _outputs_except(graph, nodes_read | before) or _outputs_except(graph, nodes_read)
+    control_nodes = {name for node in graph.node for name in control_inputs(node)}
+    return _outputs_except(graph, nodes_read | control_nodes) or _outputs_except(graph, nodes_read)
 
 
 def _outputs_except(graph: GraphDef, nodes_read: set[str]) -> dict[str, str]:
@@ -311,10 +311,10 @@ def _placeholders(
     graph: GraphDef,
     functions: Mapping[str, FunctionDef],
     outputs: Mapping[str, str],
-    known: set[str],
+    known_names: set[str],
     cuts: Sequence[str] = (),
 ) -> dict[str, _Tensor]:
-    """Return the placeholders on which the outputs depend, except those in `known`, in the order of the graph.
+    """Return the placeholders on which the outputs depend, except those in `known_names`, in the order of the graph.
 
     The outputs of nodes in `cuts`, to which the caller gives shapes, are inputs too; what they depend on is not needed.
     """
@@ -325,7 +325,7 @@ def _placeholders(
     order = scope.needed(outputs.values())
     needed_names = {node.name for node in order}
     texts = [*outputs.values(), *(text for node in order for text in data_inputs(node))]
-    references_read = {reference for reference in map(scope.reference, texts) if reference.node not in known}
+    references_read = {reference for reference in map(scope.reference, texts) if reference.node not in known_names}
     placeholders = {}
     for node in graph.node:
         for reference in sorted(
@@ -334,7 +334,7 @@ def _placeholders(
             if candidate.node == node.name and _is_replaced(candidate, name_of_cut)
         ):
             placeholders[name_of_cut[reference]] = _Tensor(title(reference), _type_of(node), None)
-        if node.op in _PLACEHOLDERS and node.name in needed_names and node.name not in known:
+        if node.op in _PLACEHOLDERS and node.name in needed_names and node.name not in known_names:
             kind, shape = node.attr.get("dtype"), _declared(node)
             dims = None if shape is None else shape.dims()
             placeholders[node.name] = _Tensor(node.name, (kind.type if kind is not None else None) or 0, dims)
@@ -391,8 +391,8 @@ def _infos(model: _Model, shapes: Shapes, values: Values) -> Iterator[tuple[str,
 
 def _known_name(name: str, inputs: Mapping[str, object]) -> str:
     """Return the name of an input; TensorFlow's name of the tensor, with ``:0`` at the end, is accepted too."""
-    bare = _bare(name)
-    return bare if name not in inputs and bare in inputs else name
+    bare_name = _bare(name)
+    return bare_name if name not in inputs and bare_name in inputs else name
 
 
 def _bare(name: object) -> str:

@@ -122,8 +122,8 @@ class Node(SharedNode):
         """
         if operand.known.dtype is not DataType.FLOAT16 or operand.constant is None:
             return operand
-        others = (value.known.dtype for value in self.inputs if isinstance(value, Value))
-        return self.cast(operand, DataType.FLOAT32) if DataType.FLOAT32 in others else operand
+        other_types = (value.known.dtype for value in self.inputs if isinstance(value, Value))
+        return self.cast(operand, DataType.FLOAT32) if DataType.FLOAT32 in other_types else operand
 
     def variable(self, index: int) -> Variable:
         """Return the handle of the variable that an input is."""

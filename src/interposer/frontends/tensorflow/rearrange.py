@@ -197,8 +197,8 @@ def _computed_strided_slice(node: Node, masks: dict[str, int], strides: Sequence
             masks["begin_mask"],
             [0 if strides[i] > 0 else -1 for i in index_of_sliced_axis.values()],
         )
-        far = [_FARTHEST if strides[i] > 0 else -_FARTHEST for i in index_of_sliced_axis.values()]
-        ends = _bounds(node, 2, index_of_sliced_axis.values(), masks["end_mask"], far)
+        farthest_ends = [_FARTHEST if strides[i] > 0 else -_FARTHEST for i in index_of_sliced_axis.values()]
+        ends = _bounds(node, 2, index_of_sliced_axis.values(), masks["end_mask"], farthest_ends)
         ends = python_ends(
             node, x, starts, ends, tuple(index_of_sliced_axis), [strides[i] for i in index_of_sliced_axis.values()]
         )
@@ -214,11 +214,11 @@ def _indices(node: Node, masks: dict[str, int], count: int) -> dict[int, int]:
     rank = node.info(0).rank
     is_new = [bool(masks["new_axis_mask"] >> i & 1) for i in range(count)]
     ellipsis_index = next((i for i in range(count) if masks["ellipsis_mask"] >> i & 1), count)
-    before = [i for i in range(ellipsis_index) if not is_new[i]]
-    after = [i for i in range(ellipsis_index + 1, count) if not is_new[i]]
-    if len(before) + len(after) > rank or count > 2 * MAX_RANK:
+    items_before = [i for i in range(ellipsis_index) if not is_new[i]]
+    items_after = [i for i in range(ellipsis_index + 1, count) if not is_new[i]]
+    if len(items_before) + len(items_after) > rank or count > 2 * MAX_RANK:
         raise ParseError(f"it has {count} items for the shape {node.info(0).shape}")
-    return dict(enumerate(before)) | {rank - len(after) + k: i for k, i in enumerate(after)}
+    return dict(enumerate(items_before)) | {rank - len(items_after) + k: i for k, i in enumerate(items_after)}
 
 
 def _bounds(node: Node, operand: int, indices: Iterable[int], mask: int, defaults: Sequence[int]) -> Value:

@@ -134,10 +134,10 @@ def _is_same(a: int, b: int) -> bool:
 def common_shape(node: Node) -> Value:
     """Convert BroadcastArgs: the shape to which two constant shapes broadcast."""
     a, b = (TensorShape(node.integers_of(index, "shape")) for index in range(2))
-    common = broadcast_shapes(a, b)
-    if common is None:
+    common_sizes = broadcast_shapes(a, b)
+    if common_sizes is None:
         raise ParseError(f"the shapes {a} and {b} do not broadcast")
-    return node.constant(np.array(list(common), node.info(0).dtype.numpy))
+    return node.constant(np.array(list(common_sizes), node.info(0).dtype.numpy))
 
 
 @operator("Range")

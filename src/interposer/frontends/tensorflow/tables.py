@@ -78,10 +78,10 @@ class _Body:
         if node is None or node.op != "ReadVariableOp":
             return node
         graph = self.graph or self
-        _, variable = body._start(_input(node, 0))
+        _, variable_node = body._start(_input(node, 0))
         assignments = (candidate for candidate in graph.nodes.values() if candidate.op == "AssignVariableOp")
         writer = next(
-            (candidate for candidate in assignments if graph._start(_input(candidate, 0))[1] is variable), None
+            (candidate for candidate in assignments if graph._start(_input(candidate, 0))[1] is variable_node), None
         )
         return node if writer is None else graph._start(_input(writer, 1))[1]
 

@@ -74,9 +74,11 @@ def _sizes_of_blocks(shape: Sequence[int], scales: Array, blocks: Blocks) -> tup
             tuple(block if d == axis else 1 for d in range(len(shape))) for axis in (last_axis, *range(last_axis))
         ]
     of_all_dimensions = [sizes for sizes in candidates if len(sizes) == len(shape) and min(sizes, default=0) > 0]
-    exact = [sizes for sizes in of_all_dimensions if _counts(shape, sizes) == scales.shape]
-    fitting = [sizes for sizes in of_all_dimensions if np.prod(_counts(shape, sizes), dtype=object) == scales.size]
-    return next(iter(exact + fitting[:1]), None)
+    exact_sizes = [sizes for sizes in of_all_dimensions if _counts(shape, sizes) == scales.shape]
+    fitting_sizes = [
+        sizes for sizes in of_all_dimensions if np.prod(_counts(shape, sizes), dtype=object) == scales.size
+    ]
+    return next(iter(exact_sizes + fitting_sizes[:1]), None)
 
 
 def _counts(shape: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:

@@ -118,8 +118,8 @@ class _ModelBuilder:
         self._reader = reader
         self._root = root
         self._files = files
-        external = enumerate(root["external_buffers"] or (), len(root["buffers"] or ()))
-        self._external = {record["id"]: number for number, record in external}
+        external_buffers = enumerate(root["external_buffers"] or (), len(root["buffers"] or ()))
+        self._external = {record["id"]: number for number, record in external_buffers}
         codes = root["operator_codes"] or ()
         self._codes = [self._code(code, f"operator_codes[{i}]") for i, code in enumerate(codes)]
 
@@ -173,10 +173,10 @@ class _ModelBuilder:
 
     def _buffer_of(self, record: Record, where: str) -> int:
         """Return the index of the buffer of a tensor; external buffers follow the others."""
-        external = record["external_buffer"]
-        if external and external not in self._external:
-            raise ParseError(f"the external buffer {external} does not exist", where=where)
-        return self._external[external] if external else record["buffer"]
+        external_id = record["external_buffer"]
+        if external_id and external_id not in self._external:
+            raise ParseError(f"the external buffer {external_id} does not exist", where=where)
+        return self._external[external_id] if external_id else record["buffer"]
 
     def _bytes(self, inline: memoryview | None, offset: int, size: int, where: str) -> memoryview | None:
         """Return the bytes of a buffer, or None if it is empty.

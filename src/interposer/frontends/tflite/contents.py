@@ -197,8 +197,8 @@ class Subgraph:
     def empty_constants(self) -> set[int]:
         """Return the tensors without elements and producer: neither an input, nor a variable, nor an output."""
         assigned = set(self.inputs).union(*(operator.outputs for operator in self.operators))
-        empty = {i for i, tensor in enumerate(self.tensors) if 0 in tensor.shape and not tensor.is_variable}
-        return empty - assigned
+        empty_tensors = {i for i, tensor in enumerate(self.tensors) if 0 in tensor.shape and not tensor.is_variable}
+        return empty_tensors - assigned
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,10 +122,10 @@ def while_(node: Node) -> list[Value]:
     carried = [value.known.with_constant(None) for value in values]
     while True:
         region = node.importer.region(body_number, carried, call.bound, call.names)
-        wider = _merged(node, carried, [layer.values[0].known for layer in region.outputs])
-        if wider == carried:
+        wider_infos = _merged(node, carried, [layer.values[0].known for layer in region.outputs])
+        if wider_infos == carried:
             break
-        carried = wider
+        carried = wider_infos
     test_region = node.importer.region(condition_number, carried, call.bound, call.names)
     for layer in test_region.outputs[1:]:
         test_region.erase(layer)

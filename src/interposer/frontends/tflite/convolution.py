@@ -222,8 +222,8 @@ def _rows(node: Node) -> Value:
         return x
     if not node.options["keep_num_dims"] and (not x.known.rank or differ(x.known.shape[-1], weights.known.shape[1])):
         x = node.step(Reshape((-1, weights.known.shape[1])), x)
-    asymmetric = node.options["asymmetric_quantize_inputs"] or is_blockwise(weights)
-    return rounded(node, x, (-1,), asymmetric=asymmetric)
+    is_asymmetric = node.options["asymmetric_quantize_inputs"] or is_blockwise(weights)
+    return rounded(node, x, (-1,), asymmetric=is_asymmetric)
 
 
 @operator("BATCH_MATMUL", options=True)

@@ -38,27 +38,27 @@ def cut(
     all_inputs = (*subgraph.inputs, *added_inputs.values())
     declared_outputs = subgraph.outputs if signature is None else tuple(signature.outputs.values())
     end_tensors = declared_outputs if output_indices is None else tuple(output_indices)
-    shorter = replace(
+    shorter_subgraph = replace(
         subgraph, inputs=all_inputs, outputs=end_tensors, operators=_between(subgraph, set(all_inputs), end_tensors)
     )
     outputs_by_name = names.outputs if output_indices is None else dict(zip(outputs or (), output_indices, strict=True))
     ended_signature = replace(names, inputs={**names.inputs, **added_inputs}, outputs=outputs_by_name)
     return replace(
         model,
-        subgraphs=(*model.subgraphs[:number], shorter, *model.subgraphs[number + 1 :]),
+        subgraphs=(*model.subgraphs[:number], shorter_subgraph, *model.subgraphs[number + 1 :]),
         signatures=tuple(ended_signature if other is signature else other for other in model.signatures),
     )
 
 
-def _tensors(subgraph: Subgraph, names: Sequence[str], known: Mapping[str, int]) -> list[int] | None:
+def _tensors(subgraph: Subgraph, names: Sequence[str], known_indices: Mapping[str, int]) -> list[int] | None:
     """Return the indices of the tensors with these names; None unless each name is that of one tensor.
 
-    `known` has the indices of names that a signature gives.
+    `known_indices` has the indices of names that a signature gives.
     """
     indices: dict[str, list[int]] = {}
     for index, tensor in enumerate(subgraph.tensors):
         indices.setdefault(tensor.name, []).append(index)
-    candidates = [[known[name]] if name in known else indices.get(name, []) for name in names]
+    candidates = [[known_indices[name]] if name in known_indices else indices.get(name, []) for name in names]
     return [matches[0] for matches in candidates] if all(len(matches) == 1 for matches in candidates) else None
 
 

@@ -103,13 +103,13 @@ class _Decoder:
         return self._data[at : at + count]
 
     def _number(self, at: int, width: int, kind: int) -> Any:
-        raw = self._bytes(at, width)
+        number_bytes = self._bytes(at, width)
         if kind != _FLOAT:
-            number = int.from_bytes(raw, "little", signed=kind == _INT)
+            number = int.from_bytes(number_bytes, "little", signed=kind == _INT)
             return bool(number) if kind == _BOOL else number
         if width not in _FLOATS:
             raise DamagedFileError(f"a FlexBuffer with a float of {width} bytes")
-        return struct.unpack(_FLOATS[width], raw)[0]
+        return struct.unpack(_FLOATS[width], number_bytes)[0]
 
     def _size(self, at: int, width: int) -> int:
         """Return the number of elements, which is in front of a vector or text; no more than there are bytes."""

@@ -46,6 +46,6 @@ def signed(node: Node, weights: Value) -> Value:
     info = weights.known
     if info.dtype is not DataType.UINT8 or info.quantization is None or weights.constant is None:
         return weights
-    symmetric = Quantization(info.quantization.scales, 0, info.quantization.axis)
+    symmetric_quantization = Quantization(info.quantization.scales, 0, info.quantization.axis)
     array = np.ascontiguousarray(weights.constant).view(np.int8)
-    return node.constant(array, symmetric)
+    return node.constant(array, symmetric_quantization)

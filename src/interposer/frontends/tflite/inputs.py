@@ -91,9 +91,11 @@ class Inputs:
         otherwise it has the size that the file was exported with.
         """
         signatures = {name: _titled(name, self._signature(name)) for name in self.indices}
-        usual, shapes = self._exported_shapes(), resized(signatures, self._shapes)
+        usual_shapes, shapes = self._exported_shapes(), resized(signatures, self._shapes)
         stays_open = {name for name in shapes if self.is_dynamic or isinstance(self._shapes.get(name), Sequence)}
-        return {name: shape if name in stays_open else _closed(shape, usual[name]) for name, shape in shapes.items()}
+        return {
+            name: shape if name in stays_open else _closed(shape, usual_shapes[name]) for name, shape in shapes.items()
+        }
 
     def _exported_shapes(self) -> dict[str, TensorShape]:
         """Return the shapes of all inputs by name as the file was exported, without open dimensions."""
@@ -114,9 +116,9 @@ def _titled(name: str, shape: TensorShape) -> TensorShape:
     return TensorShape(Dim(f"{name}_{axis}") if isinstance(size, Dim) else size for axis, size in enumerate(shape))
 
 
-def _closed(shape: TensorShape, usual: TensorShape) -> TensorShape:
-    """Return the shape with each open dimension replaced by the size that `usual` has along the same axis."""
-    sizes = zip(shape, usual, strict=True)
+def _closed(shape: TensorShape, usual_shape: TensorShape) -> TensorShape:
+    """Return the shape with each open dimension replaced by the size that `usual_shape` has along the same axis."""
+    sizes = zip(shape, usual_shape, strict=True)
     return TensorShape(usual_size if isinstance(size, Dim) else size for size, usual_size in sizes)
 
 
@@ -152,6 +154,6 @@ def _named(pairs: Iterable[tuple[str, int]], kind: str) -> dict[str, int]:
     return ports
 
 
-def _unique(name: str, taken: Container[str]) -> str:
+def _unique(name: str, taken_names: Container[str]) -> str:
     candidates = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(1)))
-    return next(candidate for candidate in candidates if candidate not in taken)
+    return next(candidate for candidate in candidates if candidate not in taken_names)

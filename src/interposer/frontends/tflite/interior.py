@@ -36,12 +36,14 @@ def dilated(node: Node, x: Value, factors: Sequence[int], filler: Value) -> Valu
 
 def _dilated_along(node: Node, x: Value, axis: int, factor: int, filler: Value) -> Value:
     shape = tuple(x.known.shape)
-    before, size, after = shape[:axis], shape[axis], shape[axis + 1 :]
-    rows = node.step(Reshape((*before, size, 1, *after)), x)
-    gaps = node.step(BroadcastTo((*before, size, factor - 1, *after)), filler)
-    longer = node.step(Reshape((*before, size * factor, *after)), node.step(Concat(axis + 1), rows, gaps))
-    remaining = (*before, (size - 1) * factor + 1, *after)
-    return node.step(Slice((0,) * len(shape), remaining), longer)
+    leading_sizes, size, trailing_sizes = shape[:axis], shape[axis], shape[axis + 1 :]
+    rows = node.step(Reshape((*leading_sizes, size, 1, *trailing_sizes)), x)
+    gaps = node.step(BroadcastTo((*leading_sizes, size, factor - 1, *trailing_sizes)), filler)
+    dilated_rows = node.step(
+        Reshape((*leading_sizes, size * factor, *trailing_sizes)), node.step(Concat(axis + 1), rows, gaps)
+    )
+    remaining_shape = (*leading_sizes, (size - 1) * factor + 1, *trailing_sizes)
+    return node.step(Slice((0,) * len(shape), remaining_shape), dilated_rows)
 
 
 def padded(node: Node, x: Value, low: Sequence[int], high: Sequence[int], filler: Value) -> Value:

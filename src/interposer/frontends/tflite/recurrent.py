@@ -51,8 +51,8 @@ def _rounding(node: Node) -> ActivationRounding:
     weights = node.optional(2)
     if weights is None or not is_hybrid(node.value(0), weights):
         return ActivationRounding.NONE
-    asymmetric = node.options["asymmetric_quantize_inputs"]
-    return ActivationRounding.ASYMMETRIC if asymmetric else ActivationRounding.SYMMETRIC
+    is_asymmetric = node.options["asymmetric_quantize_inputs"]
+    return ActivationRounding.ASYMMETRIC if is_asymmetric else ActivationRounding.SYMMETRIC
 
 
 def _values(node: Node, count: int) -> list[Value | None]:

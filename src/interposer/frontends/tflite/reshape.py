@@ -43,9 +43,10 @@ def reshape(node: Node) -> Value:
 def squeeze(node: Node) -> Value:
     """Convert SQUEEZE: remove the given axes of size 1, or all of them."""
     shape = node.info(0).shape
-    axes, remaining = _squeezed_axes(node, shape), squeezed_shape(node, shape)
+    axes, remaining_shape = _squeezed_axes(node, shape), squeezed_shape(node, shape)
     return node.result(
-        Reshape(_sizes(remaining)) if _is_almost_known(remaining) else _without(axes, len(shape)), node.value(0)
+        Reshape(_sizes(remaining_shape)) if _is_almost_known(remaining_shape) else _without(axes, len(shape)),
+        node.value(0),
     )
 
 
@@ -65,9 +66,9 @@ def _squeezed_axes(node: Node, shape: Sequence[int]) -> set[int]:
 
 def _without(axes: Collection[int], rank: int) -> StridedSlice:
     """Return the operator that removes axes of size 1 from a tensor of this rank, whose dimensions are unknown."""
-    everything = (1 << rank) - 1
-    zeros, ones, shrunk = (0,) * rank, (1,) * rank, sum(1 << axis for axis in axes)
-    return StridedSlice(zeros, ones, ones, begin_mask=everything, end_mask=everything, shrink_axis_mask=shrunk)
+    all_bits = (1 << rank) - 1
+    zeros, ones, shrink_mask = (0,) * rank, (1,) * rank, sum(1 << axis for axis in axes)
+    return StridedSlice(zeros, ones, ones, begin_mask=all_bits, end_mask=all_bits, shrink_axis_mask=shrink_mask)
 
 
 @operator("EXPAND_DIMS")
@@ -91,9 +92,9 @@ def expanded_shape(node: Node, shape: Sequence[int]) -> list[int]:
 
 def _inserted(axis: int, rank: int) -> StridedSlice:
     """Return the operator that inserts an axis; the result has this rank, and dimensions that are unknown."""
-    everything = (1 << rank) - 1
+    all_bits = (1 << rank) - 1
     zeros, ones = (0,) * rank, (1,) * rank
-    return StridedSlice(zeros, ones, ones, begin_mask=everything, end_mask=everything, new_axis_mask=1 << axis)
+    return StridedSlice(zeros, ones, ones, begin_mask=all_bits, end_mask=all_bits, new_axis_mask=1 << axis)
 
 
 def _is_almost_known(shape: Sequence[int]) -> bool:

@@ -46,14 +46,14 @@ def computed_strided_slice(node: Node) -> Value:
         end = node.step(ADD, begin, end)
     places = _axes(node, count, o["ellipsis_mask"], o["new_axis_mask"])
     item_numbers, axes = [number for number, _ in places], [axis for _, axis in places]
-    shrunk = _bits(o["shrink_axis_mask"], item_numbers)
-    strides = np.where(shrunk, 1, strides[item_numbers])
+    is_shrunk = _bits(o["shrink_axis_mask"], item_numbers)
+    strides = np.where(is_shrunk, 1, strides[item_numbers])
     forward = np.where(strides > 0, _FARTHEST, -_FARTHEST)
     begin = _replaced(
-        node, _picked(node, begin, item_numbers), _bits(o["begin_mask"], item_numbers) & ~shrunk, -forward
+        node, _picked(node, begin, item_numbers), _bits(o["begin_mask"], item_numbers) & ~is_shrunk, -forward
     )
     end = _replaced(node, _picked(node, end, item_numbers), _bits(o["end_mask"], item_numbers), forward)
-    end = _replaced(node, end, shrunk, _next(node, begin))
+    end = _replaced(node, end, is_shrunk, _next(node, begin))
     end = python_ends(node, x, begin, end, axes, strides.tolist())
     operands = x, begin, end, node.constant(strides.astype(begin.known.dtype.numpy))
     structure = {name: o[name] for name in ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask")}
@@ -111,9 +111,9 @@ def _replaced(node: Node, vector: Value, mask: Array, substitutes: Array | Value
 
 def _next(node: Node, begin: Value) -> Value:
     """Return the ends of slices of one element: the index plus 1, but the end of the axis for the last index, -1."""
-    following = node.step(ADD, begin, _like(node, begin, 1))
+    next_begin = node.step(ADD, begin, _like(node, begin, 1))
     is_last = node.step(EQUAL, begin, _like(node, begin, -1))
-    return node.step(Where(), is_last, _like(node, begin, _FARTHEST), following)
+    return node.step(Where(), is_last, _like(node, begin, _FARTHEST), next_begin)
 
 
 def _like(node: Node, vector: Value, number: int) -> Value:

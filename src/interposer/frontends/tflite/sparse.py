@@ -37,10 +37,10 @@ def densified(values: Array, tensor: Tensor, where: str) -> Array:
         entries = _refined(entries, dimension, tensor, where)
     if len(entries[-1]) != len(values):
         _fail(tensor, f"has {len(values)} stored elements; expected {len(entries[-1])}", where)
-    dense = np.zeros(tensor.shape, values.dtype)
+    dense_array = np.zeros(tensor.shape, values.dtype)
     if len(values):
-        dense[_indices(entries[1:], tensor, sparsity, where)] = values
-    return dense
+        dense_array[_indices(entries[1:], tensor, sparsity, where)] = values
+    return dense_array
 
 
 def _fail(tensor: Tensor, problem: str, where: str) -> NoReturn:

@@ -218,10 +218,10 @@ def dynamic_slice(node: Node) -> Value:
     if not shape:
         return x
     starts = _starts(node, 1, len(shape))
-    spare = np.subtract(shape, sizes).astype(starts.known.dtype.numpy)
-    starts = node.step(Maximum(), starts, node.constant(np.zeros_like(spare)))
-    starts = node.step(Minimum(), starts, node.constant(spare))
-    ends = node.step(Addition(), starts, node.constant(np.array(sizes, spare.dtype)))
+    last_starts = np.subtract(shape, sizes).astype(starts.known.dtype.numpy)
+    starts = node.step(Maximum(), starts, node.constant(np.zeros_like(last_starts)))
+    starts = node.step(Minimum(), starts, node.constant(last_starts))
+    ends = node.step(Addition(), starts, node.constant(np.array(sizes, last_starts.dtype)))
     return node.result(DynamicSlice(tuple(range(len(shape)))), x, starts, ends)
 
 

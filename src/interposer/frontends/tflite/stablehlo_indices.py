@@ -90,8 +90,8 @@ class _Places(NamedTuple):
             return node.step(BroadcastTo(full_shape), steps)
         start = sliced(node, indices, len(batch), self.starts.index(axis), 1)
         if clamp:
-            zero, last = (np.array(number, dtype) for number in (0, self.shape[axis] - self.sizes[axis]))
-            start = node.step(Minimum(), node.step(Maximum(), start, node.constant(zero)), node.constant(last))
+            zero, last_start = (np.array(number, dtype) for number in (0, self.shape[axis] - self.sizes[axis]))
+            start = node.step(Minimum(), node.step(Maximum(), start, node.constant(zero)), node.constant(last_start))
         start = node.step(Reshape((*batch, *[1] * rank, 1)), start)
         return node.step(BroadcastTo(full_shape), node.step(Addition(), start, steps))
 
@@ -159,8 +159,8 @@ def scatter(node: Node) -> Value:
     positions = places.positions(node, indices, batch, clamp=False)
     rows = transposed(node, x, (*places.indexed, *places.whole))
     written = _written(node, function, rows, positions, transposed(node, updates, update_order), len(places.indexed))
-    back = np.argsort([*places.indexed, *places.whole])
-    return node.result(Transpose(tuple(int(axis) for axis in back)), written)
+    inverse_order = np.argsort([*places.indexed, *places.whole])
+    return node.result(Transpose(tuple(int(axis) for axis in inverse_order)), written)
 
 
 def _scattered(node: Node, x: Value, updates: Value, batch: int) -> tuple[_Places, list[int]]:
@@ -187,9 +187,9 @@ def _written(node: Node, function: ScatterFunction, rows: Value, positions: Valu
     extra_rows = np.array([size, *[0] * (depth - 1)], dtype)
     at_least = node.step(GREATER_OR_EQUAL, positions, node.constant(np.zeros_like(limits)))
     is_below = node.step(LESS, positions, node.constant(limits))
-    each = node.step(LOGICAL_AND, at_least, is_below)
-    is_inside = node.step(Reduce((-1,), True, ReduceOperation.ALL), each)
+    is_in_range = node.step(LOGICAL_AND, at_least, is_below)
+    is_inside = node.step(Reduce((-1,), True, ReduceOperation.ALL), is_in_range)
     positions = node.step(Where(), is_inside, positions, node.constant(extra_rows))
     zero = node.constant(np.zeros((), rows.known.dtype.numpy))
-    longer = padded(node, rows, [0] * rows.known.rank, [1, *[0] * (rows.known.rank - 1)], zero)
-    return sliced(node, node.step(ScatterNd(function), longer, positions, updates), 0, 0, size)
+    longer_rows = padded(node, rows, [0] * rows.known.rank, [1, *[0] * (rows.known.rank - 1)], zero)
+    return sliced(node, node.step(ScatterNd(function), longer_rows, positions, updates), 0, 0, size)

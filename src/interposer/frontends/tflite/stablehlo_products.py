@@ -169,9 +169,14 @@ def _batch_groups(node: Node, window: _Convolution, x: Value, weights: Value) ->
         return _convolved(node, window, x, weights)
     if count > _MOST_GROUPS:
         node.fail(f"it has {count} groups of images; at most {_MOST_GROUPS} are supported")
-    some, few = images // count, output_channels // count
+    images_per_group, channels_per_group = images // count, output_channels // count
     parts = [
-        _convolved(node, window, sliced(node, x, 0, i * some, some), sliced(node, weights, 0, i * few, few))
+        _convolved(
+            node,
+            window,
+            sliced(node, x, 0, i * images_per_group, images_per_group),
+            sliced(node, weights, 0, i * channels_per_group, channels_per_group),
+        )
         for i in range(count)
     ]
     return node.step(Concat(-1), *parts)

@@ -138,8 +138,8 @@ def _reduction(x: Value, name: str) -> ReduceOperation | None:
 def _folded(node: Node, values: Values, axis: int, combine: Combine) -> Values:
     """Return the combination of all elements along an axis, which gets size 1; neighbors are combined first."""
     while (size := values[0].known.shape[axis]) > 1:
-        even = [sliced(node, strided(node, tensor, axis, 0, 2), axis, 0, size // 2) for tensor in values]
-        combined = combine(even, [strided(node, tensor, axis, 1, 2) for tensor in values])
+        even_elements = [sliced(node, strided(node, tensor, axis, 0, 2), axis, 0, size // 2) for tensor in values]
+        combined = combine(even_elements, [strided(node, tensor, axis, 1, 2) for tensor in values])
         if size % 2:
             last_elements = [sliced(node, tensor, axis, size - 1, 1) for tensor in values]
             combined = [node.step(Concat(axis), *pair) for pair in zip(combined, last_elements, strict=True)]
@@ -224,9 +224,9 @@ def _places(node: Node, values: Values, axis: int, subgraph_number: int) -> Valu
     column_operands = [node.step(Reshape((*shape[:axis], 1, *shape[axis:])), operand) for operand in values]
     is_before = _compared(node, subgraph_number, column_operands, row_operands)
     is_after = _compared(node, subgraph_number, row_operands, column_operands)
-    lower = np.tril(np.ones((size, size), np.bool_), -1).reshape(size, size, *[1] * (len(shape) - axis - 1))
+    lower_triangle = np.tril(np.ones((size, size), np.bool_), -1).reshape(size, size, *[1] * (len(shape) - axis - 1))
     is_tied = node.step(LOGICAL_NOT, is_after)
-    is_first = node.step(LOGICAL_AND, is_tied, node.constant(lower))
+    is_first = node.step(LOGICAL_AND, is_tied, node.constant(lower_triangle))
     precedes = node.step(LOGICAL_OR, is_before, is_first)
     return node.step(Reduce((axis + 1,)), node.step(Cast(_INDEX), precedes))
 

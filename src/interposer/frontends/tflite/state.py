@@ -201,8 +201,10 @@ class ImportState(Importer):
     def _accesses(self, accesses: Accesses) -> Accesses:
         """Return accesses without those of variables that are never written."""
         constant = self.variables.constant
-        written = {name: is_written for name, is_written in accesses.written.items() if constant(name) is None}
-        return Accesses(written, accesses.outputs)
+        written_variables = {
+            name: is_written for name, is_written in accesses.written.items() if constant(name) is None
+        }
+        return Accesses(written_variables, accesses.outputs)
 
     def import_table(self, name: str, keys: Value, values: Value) -> None:
         """Set the content of a hash table, unless it has been set before."""

@@ -167,8 +167,8 @@ def safe_softmax(c: Call, x: Value, dim: int, *_: Operand) -> Value:
     x = c.cast(x, c.dtype)
     axis = c.axis(dim, x.known.rank)
     masked = c.binary(EQUAL, x, -math.inf)
-    empty = c.step(Reduce((axis,), True, ReduceOperation.ALL), masked)
-    return c.where(empty, c.scalar(0, c.dtype), c.step(Softmax(axis=axis), x))
+    is_fully_masked = c.step(Reduce((axis,), True, ReduceOperation.ALL), masked)
+    return c.where(is_fully_masked, c.scalar(0, c.dtype), c.step(Softmax(axis=axis), x))
 
 
 @aten("logsumexp")

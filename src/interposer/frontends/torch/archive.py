@@ -115,8 +115,8 @@ class _Archive:
 
     def names(self, start: str, end: str) -> Iterator[str]:
         """Yield the names between `start` and `end` of all members that begin and end so."""
-        for full in self.members:
-            name = full.partition("/")[2]
+        for full_name in self.members:
+            name = full_name.partition("/")[2]
             if name.startswith(start) and name.endswith(end):
                 yield name[len(start) : -len(end)]
 

@@ -220,14 +220,14 @@ class Call(Layers):
         If a single unknown size is left, it is -1.
         """
         axes = {dim: axis for axis, dim in enumerate(value.known.shape) if isinstance(dim, Dim) and dim.name}
-        found: list[Size] = [
+        sizes_found: list[Size] = [
             self.runtime_size(value, axes[size]) if isinstance(size, Dim) and size in axes else size for size in sizes
         ]
-        unknown = [index for index, size in enumerate(found) if isinstance(size, Dim)]
-        has_rest = any(not isinstance(size, Dim | Value) and size == -1 for size in found)
-        if len(unknown) == 1 and not has_rest:
-            found[unknown[0]] = -1
-        return found
+        unknown_indices = [index for index, size in enumerate(sizes_found) if isinstance(size, Dim)]
+        has_rest = any(not isinstance(size, Dim | Value) and size == -1 for size in sizes_found)
+        if len(unknown_indices) == 1 and not has_rest:
+            sizes_found[unknown_indices[0]] = -1
+        return sizes_found
 
     def broadcast(self, value: Value, sizes: Sequence[Size]) -> Value:
         """Broadcast a value to a shape; a size may be a tensor."""

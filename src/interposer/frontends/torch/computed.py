@@ -40,12 +40,12 @@ def constant_nodes(graph: Any, constants: Collection[Any]) -> set[Any]:
 
     Random numbers and what is computed of them are not constant.
     """
-    computable = set(constants)
+    computable_nodes = set(constants)
     for node in graph.nodes:
         is_call = node.op == "call_function" and not _is_random(node.target)
-        if node.op == "get_attr" or (is_call and computable.issuperset(node.all_input_nodes)):
-            computable.add(node)
-    return computable
+        if node.op == "get_attr" or (is_call and computable_nodes.issuperset(node.all_input_nodes)):
+            computable_nodes.add(node)
+    return computable_nodes
 
 
 def computed(node: Any, values: Mapping[Any, Any], place: str) -> Any:

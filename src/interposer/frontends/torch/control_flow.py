@@ -62,10 +62,12 @@ def scan(c: Call, body: Any, initial: Sequence[Value], xs: Sequence[Value], more
     return _scanned(c, body, initial, xs, more)
 
 
-def _scanned(c: Call, body: Any, initial: Sequence[Value], xs: Sequence[Value], more: Sequence[Any]) -> list[Value]:
+def _scanned(
+    c: Call, body: Any, initial: Sequence[Value], xs: Sequence[Value], more_operands: Sequence[Any]
+) -> list[Value]:
     slices = [x.known.with_constant(None).with_shape(x.known.shape[1:]) for x in xs]
-    captured = [operand for operand in more if isinstance(operand, Value)]
+    captured = [operand for operand in more_operands if isinstance(operand, Value)]
     infos = [*(value.known for value in initial), *slices, *(value.known for value in captured)]
-    region = _region(c, body, [*initial, *xs, *more], infos)
+    region = _region(c, body, [*initial, *xs, *more_operands], infos)
     op = Scan(len(initial), len(xs), len(region.outputs) - len(initial))
     return c.control(op, [*initial, *xs, *captured], [region])

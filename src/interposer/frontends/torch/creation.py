@@ -103,6 +103,6 @@ def frequencies(c: Call, size: int, spacing: float = 1.0, **_: Any) -> Value:
 def random(c: Call, first: Any, **_: Any) -> Value:
     """Convert rand and randn, whose numbers differ from PyTorch's and from run to run."""
     sizes = c.sizes(first) if isinstance(first, Value) else first
-    normal = "randn" in str(c.node.target)
-    kind = Distribution.NORMAL if normal else Distribution.UNIFORM
+    is_normal = "randn" in str(c.node.target)
+    kind = Distribution.NORMAL if is_normal else Distribution.UNIFORM
     return c.step(RandomFill(kind, 0.0, 1.0, dtype=c.dtype), c.size_vector(sizes))

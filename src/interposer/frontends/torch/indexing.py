@@ -425,9 +425,9 @@ def unique_consecutive(
     count = c.size(flat_x, axis)
     if not count:
         c.unsupported("unique_consecutive of an empty tensor is not supported")
-    differ = c.binary(NOT_EQUAL, c.cut(flat_x, axis, 1, count - 1), c.cut(flat_x, axis, 0, count - 1))
+    differs = c.binary(NOT_EQUAL, c.cut(flat_x, axis, 1, count - 1), c.cut(flat_x, axis, 0, count - 1))
     other_axes = tuple(i for i in range(flat_x.known.rank) if i != axis)
-    changes = c.step(Reduce(other_axes, False, ReduceOperation.ANY), differ) if other_axes else differ
+    changes = c.step(Reduce(other_axes, False, ReduceOperation.ANY), differs) if other_axes else differs
     begins = c.joined([c.constant(np.ones(1, np.bool_)), changes], 0)
     starts = c.cast(_true_places(c, begins)[0], DataType.INT64)
     inverse = c.minus(c.step(CumSum(0), c.cast(begins, DataType.INT64)), 1)

@@ -273,10 +273,10 @@ def template(program: Any, shapes: Shapes | None = None, *, name: str = "") -> T
     parsed_program = program if isinstance(program, Program) else read(program, name)
     given_shapes = dict(shapes or {})
 
-    def build(more: Shapes, values: Values) -> Network:
+    def build(more_shapes: Shapes, values: Values) -> Network:
         arrays = _arrays(parsed_program, values)
         sizes = bound_sizes(
-            parsed_program, {**given_shapes, **more, **{key: array.shape for key, array in arrays.items()}}
+            parsed_program, {**given_shapes, **more_shapes, **{key: array.shape for key, array in arrays.items()}}
         )
         unknown = {
             str(dim) for info in inputs_of(parsed_program, sizes).values() for dim in info.shape if isinstance(dim, Dim)

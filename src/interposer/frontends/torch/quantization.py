@@ -170,11 +170,11 @@ def _float_values(c: Call, x: Value, scale: Operand, zero: Operand | None) -> Va
 @aten("quantized_decomposed.choose_qparams.tensor", "quantized_decomposed.choose_qparams_symmetric.tensor")
 def choose_parameters(c: Call, x: Value, low: int, high: int, eps: float, dtype: Any) -> list[Value]:
     """Convert the choice of scale and zero point from the range of a tensor, which includes 0."""
-    symmetric = "symmetric" in str(c.node.target)
+    is_symmetric = "symmetric" in str(c.node.target)
     float_x = c.cast(x, DataType.FLOAT32)
     ends = [c.step(Reduce((), False, kind), float_x) for kind in (ReduceOperation.MIN, ReduceOperation.MAX)]
     lowest, highest = limited(c, ends[0], None, 0.0), limited(c, ends[1], 0.0, None)
-    if symmetric:
+    if is_symmetric:
         highest = limited(c, highest, c.step(NEG, lowest), None)
         scale = limited(c, c.over(highest, (high - low) / 2), eps, None)
         middle = 0 if whole_range(data_type(dtype))[0] < 0 else 128

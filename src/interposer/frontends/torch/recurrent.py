@@ -149,13 +149,13 @@ def gru_cell(
     """Convert gru_cell; the reset gate is applied to the product with the hidden state."""
     size = c.size(hidden, 1)
     of_input, of_hidden = linear(c, x, weights, bias), linear(c, hidden, recurrent, recurrent_bias)
-    reset, update = (
+    reset_gate, update_gate = (
         c.step(SIGMOID, c.plus(c.cut(of_input, 1, start, size), c.cut(of_hidden, 1, start, size)))
         for start in (0, size)
     )
-    candidate = c.plus(c.cut(of_input, 1, 2 * size, size), c.times(reset, c.cut(of_hidden, 1, 2 * size, size)))
+    candidate = c.plus(c.cut(of_input, 1, 2 * size, size), c.times(reset_gate, c.cut(of_hidden, 1, 2 * size, size)))
     new = c.step(TANH, candidate)
-    return c.plus(c.times(c.minus(hidden, new), update), new)
+    return c.plus(c.times(c.minus(hidden, new), update_gate), new)
 
 
 @aten("rnn_tanh_cell", "rnn_relu_cell")

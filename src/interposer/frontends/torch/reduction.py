@@ -107,8 +107,8 @@ def vector_norm(c: Call, x: Value, order: Number = 2, dims: Dims = None, keepdim
     if order in (math.inf, -math.inf):
         return reduced(c, ReduceOperation.MAX if order > 0 else ReduceOperation.MIN, size, dims, keepdim)
     if order == 0:
-        nonzero = c.cast(c.binary(NOT_EQUAL, x, 0), c.dtype)
-        return reduced(c, ReduceOperation.SUM, nonzero, dims, keepdim)
+        is_nonzero = c.cast(c.binary(NOT_EQUAL, x, 0), c.dtype)
+        return reduced(c, ReduceOperation.SUM, is_nonzero, dims, keepdim)
     powers = c.binary(POWER, size, float(order))
     return c.binary(POWER, reduced(c, ReduceOperation.SUM, powers, dims, keepdim), 1 / order)
 
@@ -362,11 +362,11 @@ def cumulative_extreme(c: Call, x: Value, dim: int) -> list[Value]:
     compare = GREATER if is_max else LESS
     while step < size:
         shifted_pair = [_shifted(c, tensor, axis, step, size) for tensor in (values, indices)]
-        better = c.binary(compare, shifted_pair[0], values)
+        is_better = c.binary(compare, shifted_pair[0], values)
         if x.known.dtype.is_float:
             nan = c.step(IS_NAN, shifted_pair[0])
-            better = c.either(better, c.both(nan, c.negated(c.step(IS_NAN, values))))
-        values, indices = c.where(better, shifted_pair[0], values), c.where(better, shifted_pair[1], indices)
+            is_better = c.either(is_better, c.both(nan, c.negated(c.step(IS_NAN, values))))
+        values, indices = c.where(is_better, shifted_pair[0], values), c.where(is_better, shifted_pair[1], indices)
         step *= 2
     return [c.cast(values, x.known.dtype), indices]
 
@@ -403,14 +403,14 @@ def histc(c: Call, x: Value, bins: int = 100, low: Number = 0, high: Number = 0)
     line = c.reshape(x, [-1])
     edges = (c.scalar(low, line.known.dtype), c.scalar(high, line.known.dtype))
     start, end = edges if low != high else _extremes(c, line)
-    inside = c.both(
+    is_inside = c.both(
         c.binary(GREATER_OR_EQUAL, line, start),
         c.binary(LESS_OR_EQUAL, line, end),
     )
     ratio = c.over(c.times(c.minus(line, start), bins), c.minus(end, start))
-    bin_indices = c.cast(c.where(inside, ratio, 0), DataType.INT64)
+    bin_indices = c.cast(c.where(is_inside, ratio, 0), DataType.INT64)
     bin_indices = c.binary(MINIMUM, bin_indices, bins - 1)  # the last bin includes its end
-    return _counted(c, zeros, bin_indices, c.cast(inside, c.dtype))
+    return _counted(c, zeros, bin_indices, c.cast(is_inside, c.dtype))
 
 
 def _extremes(c: Call, line: Value) -> tuple[Value, Value]:

@@ -184,8 +184,8 @@ def diff(
     for _ in range(min(n, c.size(x, axis))):
         size = c.size(x, axis)
         later_part, earlier_part = c.cut(x, axis, 1, size - 1), c.cut(x, axis, 0, size - 1)
-        different = c.dtype is DataType.BOOL
-        x = c.binary(NOT_EQUAL, later_part, earlier_part) if different else c.minus(later_part, earlier_part)
+        is_bool = c.dtype is DataType.BOOL
+        x = c.binary(NOT_EQUAL, later_part, earlier_part) if is_bool else c.minus(later_part, earlier_part)
     return x
 
 

@@ -231,18 +231,18 @@ def add_product(c: Call, x: Value, a: Value, b: Value, beta: Operand = 1, alpha:
 @aten("exp", complex_numbers=True)
 def exponential(c: Call, x: Value) -> Value:
     """Convert exp of complex numbers."""
-    size, way = c.step(EXP, part_of(c, x, 0)), part_of(c, x, 1)
-    return complex_of(c, c.times(size, c.step(COS, way)), c.times(size, c.step(SIN, way)))
+    magnitude, angle = c.step(EXP, part_of(c, x, 0)), part_of(c, x, 1)
+    return complex_of(c, c.times(magnitude, c.step(COS, angle)), c.times(magnitude, c.step(SIN, angle)))
 
 
 @aten("_to_copy", "to.dtype", complex_numbers=True)
 def to_copy(c: Call, x: Value, *_: Any) -> Value:
     """Convert casts from and to complex numbers."""
-    was, is_now = c.is_complex(0), c.example.is_complex()
-    if was and not is_now:
+    was_complex, is_now = c.is_complex(0), c.example.is_complex()
+    if was_complex and not is_now:
         return c.cast(part_of(c, x, 0), c.dtype)
     x = c.cast(x, c.dtype)
-    return x if was else complex_of(c, x, c.scalar(0, c.dtype))
+    return x if was_complex else complex_of(c, x, c.scalar(0, c.dtype))
 
 
 @aten("mm", "bmm", "matmul", "mv", complex_numbers=True)

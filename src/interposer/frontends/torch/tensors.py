@@ -81,11 +81,13 @@ def array_of(tensor: Any, title: str) -> Array:
     """
     for error in _problems(tensor):
         raise ParseError(f"{title} {error}")
-    readable = tensor.detach().resolve_conj().resolve_neg()
-    readable = readable if readable.device.type == "cpu" else readable.cpu()
-    readable = torch.view_as_real(readable) if readable.is_complex() else readable
+    readable_tensor = tensor.detach().resolve_conj().resolve_neg()
+    readable_tensor = readable_tensor if readable_tensor.device.type == "cpu" else readable_tensor.cpu()
+    readable_tensor = torch.view_as_real(readable_tensor) if readable_tensor.is_complex() else readable_tensor
     try:
-        array: Array = shared_array(readable) if _name(readable.dtype).startswith(_RARE) else readable.numpy()
+        array: Array = (
+            shared_array(readable_tensor) if _name(readable_tensor.dtype).startswith(_RARE) else readable_tensor.numpy()
+        )
     except (BindingError, RuntimeError, TypeError) as error:
         raise ParseError(f"{title} cannot be read: {error}") from error
     return array

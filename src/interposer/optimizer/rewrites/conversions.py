@@ -70,9 +70,9 @@ def drop_dequantize_and_quantize(op: Quantize, layer: Layer) -> Replacement:
     quantized, dequantized = layer.output.known, layer.values[0].known
     low, high = _EXACT_SCALES
     scales = None if quantized.quantization is None else quantized.quantization.arrays.scales
-    exact = scales is not None and bool(low < scales.min() and scales.max() < high)
+    is_exact = scales is not None and bool(low < scales.min() and scales.max() < high)
     fits = quantized.dtype.itemsize <= 2 and dequantized.dtype in (DataType.FLOAT32, DataType.FLOAT64)
-    return dequantize.layer.inputs[0] if exact and fits else None
+    return dequantize.layer.inputs[0] if is_exact and fits else None
 
 
 INVERSES: Final = (drop_widening_and_narrowing, drop_dequantize_and_quantize)

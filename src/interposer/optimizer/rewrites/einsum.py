@@ -92,9 +92,9 @@ def _axis_names(op: Einsum, infos: Sequence[TensorInfo]) -> tuple[list[tuple[str
 
 
 def _spelled(word: str, ellipsis_rank: int) -> tuple[str, ...]:
-    leading, ellipsis, trailing = word.partition(_ELLIPSIS)
+    leading_letters, ellipsis, trailing_letters = word.partition(_ELLIPSIS)
     middle = [f".{distance}" for distance in range(ellipsis_rank, 0, -1)] if ellipsis else []
-    return (*leading, *middle, *trailing)
+    return (*leading_letters, *middle, *trailing_letters)
 
 
 def _full_sizes(names: Iterable[tuple[str, ...]], infos: Iterable[TensorInfo]) -> dict[str, int]:
@@ -243,9 +243,9 @@ def _matrix_product(a: _Term, b: _Term, batch: list[str], rows: list[str], colum
         ([name for name in x.names if name not in {*batch, *rows, *columns}] for x in (a, b)),
         key=lambda order: _moves(a, batch, rows, order) + _moves(b, batch, columns, order),
     )
-    left, transpose_x = _matrices(a, batch, rows, summed)
-    right, rows_last = _matrices(b, batch, columns, summed)
-    product = New(BatchMatMul(transpose_x=transpose_x, transpose_y=not rows_last), [left, right])
+    left_matrix, transpose_x = _matrices(a, batch, rows, summed)
+    right_matrix, rows_last = _matrices(b, batch, columns, summed)
+    product = New(BatchMatMul(transpose_x=transpose_x, transpose_y=not rows_last), [left_matrix, right_matrix])
     names = (*batch, *rows, *columns)
     size = {**dict(zip(a.names, a.sizes, strict=True)), **dict(zip(b.names, b.sizes, strict=True))}
     sizes = tuple(size[name] for name in names)

@@ -20,8 +20,8 @@ def tidy_regions(graph: Graph) -> Rewritten:
     regions, which backends can prepare once. Operands that the regions do not read are removed.
     """
     counts: Counter[str] = Counter()
-    for original in graph:
-        layer = _with_unchanged_captured(graph, original, counts)
+    for original_layer in graph:
+        layer = _with_unchanged_captured(graph, original_layer, counts)
         if isinstance(layer.op, ControlFlow):
             counts["sink_constants"] += sum(1 for _ in _sink_constants(layer, layer.op))
             counts["drop_operands"] += sum(1 for _ in _drop_operands(graph, layer, layer.op))
@@ -43,9 +43,9 @@ def _sink_constants(layer: Layer, op: ControlFlow) -> Iterator[Value]:
             continue
         for region, region_input in zip(layer.regions, _region_inputs(layer, op, position), strict=True):
             if region_input.output.uses:
-                like = value.known
+                captured_info = value.known
                 region.replace_uses(
-                    region_input.output, region.constant(value.producer.op.value, like=like, name=value.name)
+                    region_input.output, region.constant(value.producer.op.value, like=captured_info, name=value.name)
                 )
                 yield value
 
@@ -120,9 +120,9 @@ def _with_captured(graph: Graph, layer: Layer, op: Loop | While, index: int) -> 
         outputs=[output.declared for output in remaining_outputs], source=layer.source, regions=regions,
     )  # fmt: skip
     new_loop.hint, new_loop.backend, new_loop.merged = layer.hint, layer.backend, layer.merged
-    for old, new in zip(remaining_outputs, new_loop.outputs, strict=True):
-        new.info = old.info
-        graph.replace_uses(old, new)
+    for old_value, new_value in zip(remaining_outputs, new_loop.outputs, strict=True):
+        new_value.info = old_value.info
+        graph.replace_uses(old_value, new_value)
     graph.replace_uses(layer.outputs[index], value)
     name, layer.regions = layer.name, ()
     graph.erase(layer)

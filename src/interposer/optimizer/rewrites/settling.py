@@ -28,14 +28,14 @@ def settle_layers(graph: Graph) -> Rewritten:
         InvalidNetworkError: dimensions that became known do not fit a layer.
     """
     counts: Counter[str] = Counter()
-    stale: set[Layer] = set()
+    stale_layers: set[Layer] = set()
     for layer in graph.topological() if any(isinstance(layer.op, DynamicOp) for layer in graph) else ():
-        if layer in stale:
+        if layer in stale_layers:
             _infer_again(graph, layer)
         readers = {use.layer for value in layer.outputs for use in value.uses}
         name = _settle(graph, layer)
         counts[name] += 1 if name else 0
-        stale |= readers if name or layer in stale else set()
+        stale_layers |= readers if name or layer in stale_layers else set()
     return Rewritten(counts)
 
 
@@ -57,8 +57,8 @@ def _settle(graph: Graph, layer: Layer) -> str:
         new_layer = graph.add(fixed_op, layer.inputs[:1], outputs=layer.output_infos, source=layer.source)
         new_layer.hint, new_layer.merged = layer.hint, layer.merged
         _infer_again(graph, new_layer)
-        for old, new in zip(layer.outputs, new_layer.outputs, strict=True):
-            graph.replace_uses(old, new)
+        for old_value, new_value in zip(layer.outputs, new_layer.outputs, strict=True):
+            graph.replace_uses(old_value, new_value)
         name = layer.name
         graph.erase_dead([layer])
         graph.rename(new_layer, name)

@@ -35,14 +35,14 @@ def equal_layers(graph: Graph) -> Iterator[tuple[Layer, tuple[Value, ...]]]:
         if not _may_be_shared(layer) or (layer in constant_keys and key_counts[constant_keys[layer]] == 1):
             continue
         cheap_key = _cheap_key(layer, replaced_by)
-        earlier = first_by_cheap_key.setdefault(cheap_key, layer)
-        if earlier is layer:
+        earlier_layer = first_by_cheap_key.setdefault(cheap_key, layer)
+        if earlier_layer is layer:
             continue
-        first_by_full_key.setdefault((cheap_key, _expensive_key(earlier)), earlier)
-        original = first_by_full_key.setdefault((cheap_key, _expensive_key(layer)), layer)
-        if original is not layer:
-            replaced_by.update(zip(layer.outputs, original.outputs, strict=True))
-            yield layer, original.outputs
+        first_by_full_key.setdefault((cheap_key, _expensive_key(earlier_layer)), earlier_layer)
+        original_layer = first_by_full_key.setdefault((cheap_key, _expensive_key(layer)), layer)
+        if original_layer is not layer:
+            replaced_by.update(zip(layer.outputs, original_layer.outputs, strict=True))
+            yield layer, original_layer.outputs
 
 
 def _may_be_shared(layer: Layer) -> bool:

@@ -34,17 +34,17 @@ def unroll(graph: Graph) -> Rewritten:
         InvalidNetworkError: dimensions that became known do not fit a layer.
     """
     counts: Counter[str] = Counter()
-    stale: set[Layer] = set()
+    stale_layers: set[Layer] = set()
     for layer in graph.topological() if any(isinstance(layer.op, ControlFlow) for layer in graph) else ():
-        if layer in stale:
-            stale |= _infer_again(graph, layer)
+        if layer in stale_layers:
+            stale_layers |= _infer_again(graph, layer)
         new_values = _unrolled(graph, layer)
         if new_values is None:
             continue
         counts[unroll.__name__] += 1
-        stale |= {use.layer for value in layer.outputs for use in value.uses}
-        for old, new in zip(layer.outputs, new_values, strict=True):
-            graph.replace_uses(old, new)
+        stale_layers |= {use.layer for value in layer.outputs for use in value.uses}
+        for old_value, new_value in zip(layer.outputs, new_values, strict=True):
+            graph.replace_uses(old_value, new_value)
         graph.erase_dead([layer])
         if layer in graph:
             graph.erase(layer)
@@ -85,8 +85,8 @@ def _branch(graph: Graph, layer: Layer, op: If) -> list[Value] | None:
     condition = layer.values[0].constant
     if condition is None or condition.size != 1:
         return None
-    taken = 0 if condition.reshape(-1)[0] else 1
-    return None if op.failures[taken] else _in_place(graph, layer, taken, layer.values[1:])
+    taken_index = 0 if condition.reshape(-1)[0] else 1
+    return None if op.failures[taken_index] else _in_place(graph, layer, taken_index, layer.values[1:])
 
 
 def _loop(graph: Graph, layer: Layer, op: Loop) -> list[Value] | None:
@@ -128,8 +128,8 @@ def _scan(graph: Graph, layer: Layer, op: Scan) -> list[Value] | None:
     carried, collected_values = list(values[: op.num_states]), list[list[Value]]()
     for iteration in range(trips):
         slices = []
-        for value, axis, backward in zip(scanned, axes, backwards, strict=True):
-            place = graph.constant(np.array(trips - 1 - iteration if backward else iteration))
+        for value, axis, is_backward in zip(scanned, axes, backwards, strict=True):
+            place = graph.constant(np.array(trips - 1 - iteration if is_backward else iteration))
             slices.append(_added(graph, layer, Gather(axis), value, place))
         region_results = _in_place(graph, layer, 0, [*carried, *slices, *values[op.first_captured :]])
         carried = region_results[: op.num_states]

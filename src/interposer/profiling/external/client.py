@@ -133,8 +133,8 @@ class ProfilingClient(Recorder):
 
     def count_backends(self) -> None:
         """Count the backends that have been registered or unregistered since the previous call."""
-        previous, self._registered = self._registered, self._backends()
-        difference = self._registered - previous
+        previous_backends, self._registered = self._registered, self._backends()
+        difference = self._registered - previous_backends
         if difference:
             self.counting.count(BACKENDS_REGISTERED if difference > 0 else BACKENDS_UNREGISTERED, abs(difference))
 
@@ -312,8 +312,8 @@ class _Conversation:
         client = self._client
         if client._events or client._closing.is_set():
             return 0
-        due = client._next_capture - monotonic() if _captures(client._selection) else _IDLE
-        return min(max(due, 0), _IDLE)
+        seconds_due = client._next_capture - monotonic() if _captures(client._selection) else _IDLE
+        return min(max(seconds_due, 0), _IDLE)
 
     def _send(self, kind: Kind, body: bytes) -> None:
         self._connection.send(Packet(kind, body).encode())
@@ -356,13 +356,15 @@ class _Conversation:
 
     def _selected(self, body: bytes) -> None:
         client, selection = self._client, decode_selection(body)
-        known = client.counting.known(selection.counters)
-        unknown = sorted(set(selection.counters).difference(known))
-        if unknown:
-            listed = ", ".join(map(str, unknown[:_MOST_SHOWN])) + (", ..." if len(unknown) > _MOST_SHOWN else "")
-            _log.warning("the collector of profiles selected counters that do not exist: %s", listed)
-        period = max(selection.period, LEAST_PERIOD) if selection.period and known else selection.period
-        client._select(Selection(period, known))
+        known_counters = client.counting.known(selection.counters)
+        unknown_counters = sorted(set(selection.counters).difference(known_counters))
+        if unknown_counters:
+            numbers_text = ", ".join(map(str, unknown_counters[:_MOST_SHOWN])) + (
+                ", ..." if len(unknown_counters) > _MOST_SHOWN else ""
+            )
+            _log.warning("the collector of profiles selected counters that do not exist: %s", numbers_text)
+        period = max(selection.period, LEAST_PERIOD) if selection.period and known_counters else selection.period
+        client._select(Selection(period, known_counters))
         self._send(Kind.COUNTER_SELECTION, encode_selection(client._selection))
         client._next_capture = monotonic()
 
@@ -436,11 +438,11 @@ class _Conversation:
     def _send_messages(self, messages: Iterable[Message]) -> None:
         """Send messages in as few packets as their size allows."""
         body = b""
-        for encoded in encode_messages(list(messages)):
-            if body and HEADER + len(body) + len(encoded) > _PACKET:
+        for encoded_message in encode_messages(list(messages)):
+            if body and HEADER + len(body) + len(encoded_message) > _PACKET:
                 self._send(Kind.TIMELINE_MESSAGE, body)
                 body = b""
-            body += encoded
+            body += encoded_message
         if body:
             self._send(Kind.TIMELINE_MESSAGE, body)
 

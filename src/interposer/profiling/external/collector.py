@@ -194,8 +194,8 @@ class Collector:
         """
         deadline = None if seconds is None else monotonic() + seconds
         while deadline is None or monotonic() < deadline:
-            ended = [session for session in list(self.sessions) if session.error is not None]
-            if clients is not None and len(ended) >= clients:
+            ended_sessions = [session for session in list(self.sessions) if session.error is not None]
+            if clients is not None and len(ended_sessions) >= clients:
                 return True
             self._closing.wait(_PATIENCE / 2)
         return False

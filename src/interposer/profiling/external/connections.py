@@ -63,11 +63,11 @@ class _Socket:
     def _flush(self) -> None:
         while self._pending:
             try:
-                sent = self._socket.send(self._pending[0])
+                num_sent = self._socket.send(self._pending[0])
             except BlockingIOError:
                 return
-            self._waiting -= sent
-            self._pending[0] = self._pending[0][sent:]
+            self._waiting -= num_sent
+            self._pending[0] = self._pending[0][num_sent:]
             if not self._pending[0]:
                 self._pending.popleft()
 

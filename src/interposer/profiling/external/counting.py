@@ -145,10 +145,10 @@ class Counting:
         """
         with self._lock:
             samples, self._captured = list(self._captured), deque(maxlen=_MOST_SAMPLES)
-            between, self._samples_between = self._samples_between, {}
+            samples_between, self._samples_between = self._samples_between, {}
         for position, sample in enumerate(samples):
-            samples[position] = _sum(between.pop(sample.counter.number, None), sample)
-        samples += between.values()
+            samples[position] = _sum(samples_between.pop(sample.counter.number, None), sample)
+        samples += samples_between.values()
         captures = []
         for (_, moment), group in groupby(sorted(samples, key=_moment), key=_moment):
             values: dict[int, _Sample] = {}
@@ -166,11 +166,11 @@ def _moment(sample: _Sample) -> tuple[str, int]:
     return sample.counter.backend, sample.at
 
 
-def _sum(earlier: _Sample | None, later: _Sample) -> _Sample:
+def _sum(earlier_sample: _Sample | None, later_sample: _Sample) -> _Sample:
     """Return the value of both samples of a counter together, at the moment of the later one."""
-    if earlier is None or later.counter.kind is not events.CounterClass.EVENT:
-        return later
-    return later._replace(value=earlier.value + later.value)
+    if earlier_sample is None or later_sample.counter.kind is not events.CounterClass.EVENT:
+        return later_sample
+    return later_sample._replace(value=earlier_sample.value + later_sample.value)
 
 
 def _raw(value: float) -> int:

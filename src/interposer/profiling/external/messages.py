@@ -52,13 +52,13 @@ class StreamMetadata:
 def encode_metadata(metadata: StreamMetadata, order: str = "<") -> bytes:
     """Return the body of a packet with this metadata, and the versions of all packets."""
     texts = [metadata.info, metadata.hardware, metadata.software, metadata.process]
-    encoded = [text.encode("ascii", "replace") + b"\0" for text in texts]
+    encoded_texts = [text.encode("ascii", "replace") + b"\0" for text in texts]
     offsets = [_WORDS * 4]
-    for terminated in encoded:
-        offsets.append(offsets[-1] + len(terminated))
+    for encoded_text in encoded_texts:
+        offsets.append(offsets[-1] + len(encoded_text))
     header = struct.pack(f"{order}10I", MAGIC, _VERSION, metadata.data_length, metadata.pid, *offsets, 0)
     table = [number for kind, version in versions() for number in (kind, version)]
-    return header + b"".join(encoded) + struct.pack(f"{order}{1 + len(table)}I", len(table) // 2 << 16, *table)
+    return header + b"".join(encoded_texts) + struct.pack(f"{order}{1 + len(table)}I", len(table) // 2 << 16, *table)
 
 
 def decode_metadata(body: bytes, order: str = "<") -> StreamMetadata:
@@ -132,9 +132,13 @@ class Directory:
         counters, counters_by_number = self.counters(), dict[int, Counter]()
         next_numbers = [*(counter.number for counter in counters[1:]), _MOST_RECORDS]
         for counter, next_number in zip(counters, next_numbers, strict=False):
-            last = min(max(counter.last, counter.number), next_number - 1)
-            for number in range(counter.number, last + 1):
-                name = f"{counter.name} of core {number - counter.number}" if last > counter.number else counter.name
+            last_number = min(max(counter.last, counter.number), next_number - 1)
+            for number in range(counter.number, last_number + 1):
+                name = (
+                    f"{counter.name} of core {number - counter.number}"
+                    if last_number > counter.number
+                    else counter.name
+                )
                 counters_by_number[number] = replace(counter, number=number, last=number, name=name)
         return counters_by_number
 
@@ -194,10 +198,10 @@ def _event(counter: Counter, order: str) -> bytes:
     name, description = swtrace(counter.name, order), swtrace(counter.description, order)
     units = swtrace(counter.units, order) if counter.units else b""
     description_offset = _EVENT + len(name)
-    last = counter.number if counter.last < 0 else counter.last
+    last_number = counter.number if counter.last < 0 else counter.last
     header = struct.pack(
         f"{order}IIIdIII",
-        last << 16 | counter.number,
+        last_number << 16 | counter.number,
         counter.device << 16 | counter.counter_set,
         counter.kind << 16 | counter.interpolation,
         counter.multiplier,

@@ -270,16 +270,16 @@ class Stream:
         for execution in self.steps():
             site = Site(Category.KERNEL, execution.name, backend=execution.backend, device=execution.device)
             intervals.append(Interval(site, execution.begin, execution.end, execution.thread))
-        ordered = sorted(intervals, key=lambda interval: (interval.begin, -interval.end))
-        threads = {interval.thread: f"thread {interval.thread}" for interval in ordered if interval.thread}
-        return Recording(tuple(ordered), (), tuple(self._samples()), self.dropped, threads)
+        ordered_intervals = sorted(intervals, key=lambda interval: (interval.begin, -interval.end))
+        threads = {interval.thread: f"thread {interval.thread}" for interval in ordered_intervals if interval.thread}
+        return Recording(tuple(ordered_intervals), (), tuple(self._samples()), self.dropped, threads)
 
     def _samples(self) -> Iterator[Sample]:
-        described = {} if self.directory is None else self.directory.by_number()
+        descriptions = {} if self.directory is None else self.directory.by_number()
         counters: dict[int, Counter] = {}
         for capture in list(self.captures):
             for number, value in capture.values:
-                description = described.get(number)
+                description = descriptions.get(number)
                 if number not in counters:
                     counters[number] = Counter(
                         description.name if description is not None else f"counter {number}",

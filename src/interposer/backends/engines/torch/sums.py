@@ -95,10 +95,10 @@ def arg_min_max(op: ArgMinMax, layer: Layer) -> Function:
     Of equal elements it finds the first one, or the last one by searching in reverse.
     """
     find = torch.argmax if op.function is ArgMinMaxFunction.MAX else torch.argmin
-    kind, last = getattr(torch, str(op.dtype)), int(layer.values[0].known.shape[op.axis]) - 1
+    torch_dtype, last_index = getattr(torch, str(op.dtype)), int(layer.values[0].known.shape[op.axis]) - 1
     if not op.select_last_index:
-        return lambda x: find(x, op.axis, op.keep_dims).to(kind)
-    return lambda x: (last - find(x.flip(op.axis), op.axis, op.keep_dims)).to(kind)
+        return lambda x: find(x, op.axis, op.keep_dims).to(torch_dtype)
+    return lambda x: (last_index - find(x.flip(op.axis), op.axis, op.keep_dims)).to(torch_dtype)
 
 
 # --- normalization ----------------------------------------------------------------------------------------------------

@@ -83,8 +83,8 @@ class Shown:
         return f"the attribute {unrepresentable[0]!r} cannot be shown to plug-ins" if unrepresentable else None
 
     def _plan(self, kinds: dict[str, Kind], operands: dict[str, int], attributes: dict[str, tuple[str, int]]) -> None:
-        newer = [index for index, name in enumerate(operands) if operands[name] > self.revision]
-        self.most_operands = min(newer, default=NEVER)
+        newer_indices = [index for index, name in enumerate(operands) if operands[name] > self.revision]
+        self.most_operands = min(newer_indices, default=NEVER)
         self._hidden = [name for name in kinds if attributes.get(name, ("", NEVER))[1] > self.revision]
         self._kinds = {name: kind for name, kind in kinds.items() if name not in self._hidden}
         for name, kind in self._kinds.items():

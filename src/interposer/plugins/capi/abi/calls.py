@@ -118,9 +118,9 @@ class ErrorBuffer:
     def text(self) -> str:
         """Return the message, truncated to the size of the buffer."""
         length = int(self.error.length)
-        raw = self.memory.raw[: min(length, CAPACITY)]
+        text_bytes = self.memory.raw[: min(length, CAPACITY)]
         ellipsis = f"... ({length:,} bytes)" if length > CAPACITY else ""
-        return raw.decode("utf-8", "replace").strip("\0 \n") + ellipsis
+        return text_bytes.decode("utf-8", "replace").strip("\0 \n") + ellipsis
 
 
 class ErrorBuffers:

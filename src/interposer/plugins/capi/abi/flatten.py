@@ -202,8 +202,8 @@ class FlatGraph:
 
         Without a file, these are -1 and 0. Data that has to be aligned is copied, but only once.
         """
-        misplaced = address_of(array) % max(alignment, 16) and not (unaligned and place_of(array) is not None)
-        if misplaced or not array.flags.c_contiguous:
+        is_misplaced = address_of(array) % max(alignment, 16) and not (unaligned and place_of(array) is not None)
+        if is_misplaced or not array.flags.c_contiguous:
             aligned_array = aligned(array, alignment)
             array = (
                 aligned_array if aligned_array is array else share(aligned_array, max(alignment, array.dtype.alignment))

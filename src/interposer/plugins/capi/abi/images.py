@@ -165,10 +165,14 @@ class _Writer:
         """The offsets of all pointers."""
         return np.concatenate([*self._places, np.array(self._single_places, np.uint64)])
 
-    def graph(self, flat: FlatGraph) -> None:
-        self.data += bytes(flat.struct)
-        self._copy_blocks(flat.blocks)
-        layers, tensors, constants = flat.layer_table.copy(), flat.tensor_table.copy(), flat.constant_table.copy()
+    def graph(self, flat_graph: FlatGraph) -> None:
+        self.data += bytes(flat_graph.struct)
+        self._copy_blocks(flat_graph.blocks)
+        layers, tensors, constants = (
+            flat_graph.layer_table.copy(),
+            flat_graph.tensor_table.copy(),
+            flat_graph.constant_table.copy(),
+        )
         self._relocate(layers["name"]["data"], layers["inputs"], layers["outputs"])
         self._relocate(tensors["name"]["data"], tensors["shape"], tensors["scales"], tensors["zero_points"])
         _replace(layers["type"]["data"], layers["type"]["size"] + 1, self._copy)
@@ -177,10 +181,10 @@ class _Writer:
         self._table(abi.Graph.layers.offset, layers, [("type", 0), ("name", 0), "inputs", "outputs", "attributes"])
         self._table(abi.Graph.tensors.offset, tensors, [("name", 0), "shape", "scales", "zero_points"])
         constants_at = self._table(abi.Graph.constants.offset, constants, ["data", "sha256"])
-        self._large_constants(constants_at, flat)
-        for field, address in (("inputs", flat.struct.inputs), ("outputs", flat.struct.outputs)):
+        self._large_constants(constants_at, flat_graph)
+        for field, address in (("inputs", flat_graph.struct.inputs), ("outputs", flat_graph.struct.outputs)):
             self._set(getattr(abi.Graph, field).offset, self._offsets_of(np.array([address], np.uint64))[0])
-        self._set(abi.Graph.name.offset, self._offsets_of(np.array([flat.struct.name.data], np.uint64))[0])
+        self._set(abi.Graph.name.offset, self._offsets_of(np.array([flat_graph.struct.name.data], np.uint64))[0])
         self.data += bytes(-len(self.data) % 8)
 
     def _copy_blocks(self, blocks: Sequence[Array]) -> None:
@@ -211,20 +215,20 @@ class _Writer:
     def _small_constants(self, table: Array) -> None:
         """Copy constants, except for large ones, whose pointers become 0; a copy is in no file."""
         table["fd"], table["offset"] = -1, 0
-        large = table["size"] >= LEAST_APART
-        table["data"][large] = 0
+        is_large = table["size"] >= LEAST_APART
+        table["data"][is_large] = 0
         for column, sizes in ((table["data"], table["size"]), (table["sha256"], np.full(len(table), 32))):
             _replace(column, sizes, self._copy)
 
-    def _large_constants(self, table_offset: int, flat: FlatGraph) -> None:
+    def _large_constants(self, table_offset: int, flat_graph: FlatGraph) -> None:
         begin, size = self._file
-        for number, array in enumerate(flat.constants):
+        for number, array in enumerate(flat_graph.constants):
             if array.nbytes < LEAST_APART:
                 continue
             offset = address_of(array) - begin
-            inside = 0 <= offset <= size - array.nbytes
-            self.apart.append((table_offset + number * _CONSTANT, offset if inside else _IN_A_PIECE))
-            if not inside:  # the content of another mapped file is copied, as it may change before it is stored
+            is_inside = 0 <= offset <= size - array.nbytes
+            self.apart.append((table_offset + number * _CONSTANT, offset if is_inside else _IN_A_PIECE))
+            if not is_inside:  # the content of another mapped file is copied, as it may change before it is stored
                 self.constants.append(memoryview(array.tobytes() if place_of(array) else _bytes_of(array)))
 
     def _attributes(self, address: int, count: int) -> int:

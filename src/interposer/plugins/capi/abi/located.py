@@ -33,12 +33,12 @@ def faulty_layer(flat: FlatGraph, error: CallError) -> Layer | None:
     return None
 
 
-def _name(flat: FlatGraph, error: CallError) -> str:
-    layer = faulty_layer(flat, error)
+def _name(flat_graph: FlatGraph, error: CallError) -> str:
+    layer = faulty_layer(flat_graph, error)
     if layer is not None:
         return f"layer {layer}"
     if error.item_kind == abi.ITEM_TENSOR:
-        return _named("tensor", error.item_index, [value.name for value in flat.values])
+        return _named("tensor", error.item_index, [value.name for value in flat_graph.values])
     return ""
 
 

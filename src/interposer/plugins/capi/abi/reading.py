@@ -77,12 +77,12 @@ def read(address: int | None, size: int, subject: str) -> bytes:
             _Span(ctypes.addressof(buffer) + num_read, size - num_read),
             _Span(address + num_read, size - num_read),
         )
-        copied = copy(os.getpid(), local, 1, remote, 1, 0)
-        if copied <= 0 and ctypes.get_errno() in _NOT_ALLOWED:
+        num_copied = copy(os.getpid(), local, 1, remote, 1, 0)
+        if num_copied <= 0 and ctypes.get_errno() in _NOT_ALLOWED:
             return ctypes.string_at(address, size)
-        if copied <= 0:
+        if num_copied <= 0:
             raise BackendContractError(f"{subject}: {size:,} bytes at {address:#x} cannot be read")
-        num_read += copied
+        num_read += num_copied
     return buffer.raw
 
 
@@ -117,8 +117,8 @@ def read_array(kind: type[_S], address: int | None, count: int, stride: int, sub
     Raises:
         BackendContractError: the array cannot be read, or the stride is impossible.
     """
-    raw, stride = _elements(kind, address, count, stride, subject)
-    return [kind.from_buffer_copy(raw, index * stride) for index in range(count)]
+    content, stride = _elements(kind, address, count, stride, subject)
+    return [kind.from_buffer_copy(content, index * stride) for index in range(count)]
 
 
 def read_table(kind: type[ctypes.Structure], address: int | None, count: int, stride: int, subject: str) -> Array:
@@ -126,7 +126,7 @@ def read_table(kind: type[ctypes.Structure], address: int | None, count: int, st
 
     Faster for long arrays.
     """
-    raw, stride = _elements(kind, address, count, stride, subject)
+    content, stride = _elements(kind, address, count, stride, subject)
     struct_dtype = np.dtype(kind)
     fields: Any = struct_dtype.fields or {}
     names = [*fields]
@@ -134,7 +134,7 @@ def read_table(kind: type[ctypes.Structure], address: int | None, count: int, st
         "names": names, "formats": [fields[name][0] for name in names],
         "offsets": [fields[name][1] for name in names], "itemsize": stride if count else struct_dtype.itemsize,
     }  # fmt: skip
-    return np.frombuffer(raw, np.dtype(layout))
+    return np.frombuffer(content, np.dtype(layout))
 
 
 def _elements(
@@ -147,16 +147,16 @@ def _elements(
     if count == 0:
         return b"", stride
     size, alignment = ctypes.sizeof(kind), ctypes.alignment(kind)
-    least = abi.ELEMENT_SIZES.get(kind.__name__, size)
-    if not least <= stride <= abi.MAX_STRUCT_SIZE or stride % alignment:
+    least_stride = abi.ELEMENT_SIZES.get(kind.__name__, size)
+    if not least_stride <= stride <= abi.MAX_STRUCT_SIZE or stride % alignment:
         raise BackendContractError(
-            f"{subject} has the stride {stride:,}; expected a multiple of {alignment} from {least} to "
+            f"{subject} has the stride {stride:,}; expected a multiple of {alignment} from {least_stride} to "
             f"{abi.MAX_STRUCT_SIZE:,}"
         )
-    raw = read(address, count * stride, subject)
+    content = read(address, count * stride, subject)
     if stride >= size:
-        return raw, stride
-    return b"".join(raw[at : at + stride].ljust(size, b"\0") for at in range(0, len(raw), stride)), size
+        return content, stride
+    return b"".join(content[at : at + stride].ljust(size, b"\0") for at in range(0, len(content), stride)), size
 
 
 def read_integers(address: int | None, count: int, limit: int, subject: str) -> Sequence[int]:

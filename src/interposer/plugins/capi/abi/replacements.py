@@ -64,8 +64,8 @@ class _Reader:
     def __init__(self, address: int, subject: str, memory: Memory = read) -> None:
         self._subject, self._memory = subject, memory
         self.layers: list[Layer] = []
-        versioned = read_versioned(abi.Graph, address, ctypes.sizeof(abi.Graph), subject)
-        self._struct = versioned
+        graph_struct = read_versioned(abi.Graph, address, ctypes.sizeof(abi.Graph), subject)
+        self._struct = graph_struct
         self._tensors = self._table(abi.TensorInfo, "tensor")
         self._layers = self._table(abi.Layer, "layer")
         self._constants = self._table(abi.Constant, "constant")
@@ -82,12 +82,12 @@ class _Reader:
     def graph(self, inputs: Sequence[TensorInfo] | None, outputs: int | None) -> Graph:
         graph = self._struct
         entering = self._indices(graph.inputs, graph.input_count, "inputs")
-        leaving = self._indices(graph.outputs, graph.output_count, "outputs")
+        output_indices = self._indices(graph.outputs, graph.output_count, "outputs")
         inputs = [self._info(index) for index in entering] if inputs is None else inputs
-        outputs = len(leaving) if outputs is None else outputs
-        if len(entering) != len(inputs) or len(leaving) != outputs:
+        outputs = len(output_indices) if outputs is None else outputs
+        if len(entering) != len(inputs) or len(output_indices) != outputs:
             raise self._problem(
-                f"it has {len(entering)} inputs and {len(leaving)} outputs; expected {len(inputs)} and {outputs}"
+                f"it has {len(entering)} inputs and {len(output_indices)} outputs; expected {len(inputs)} and {outputs}"
             )
         for binding, (index, info) in enumerate(zip(entering, inputs, strict=True)):
             declared_info = self._info(index)
@@ -96,7 +96,7 @@ class _Reader:
             self._values[index] = self._graph.add(Input(binding), outputs=[info]).output
         for number in range(len(self._layers)):
             self._add_layer(number)
-        for binding, index in enumerate(leaving):
+        for binding, index in enumerate(output_indices):
             self._graph.add(Output(binding), [self._value(index, f"output {binding}")])
         return self._graph
 
@@ -105,7 +105,7 @@ class _Reader:
         name = read_text(row.name, f"{self._subject}: the name of layer {number}")
         where = f"layer {number} ({name})"
         cls = op_class(read_text(row.type, f"{self._subject}: the type of {where}"))
-        inputs = self._indices(row.inputs, row.input_count, f"the inputs of {where}", absent=True)
+        inputs = self._indices(row.inputs, row.input_count, f"the inputs of {where}", allows_absent=True)
         outputs = self._indices(row.outputs, row.output_count, f"the outputs of {where}")
         op = cls(**self._attributes(cls, row, where))
         if op.num_results() != len(outputs):
@@ -132,8 +132,8 @@ class _Reader:
         constant = self._constants[number]
         if not info.is_concrete or constant.size != info.num_bytes:
             raise self._problem(f"constant {number} has {constant.size:,} bytes, but tensor {index} is {info}")
-        raw = self._memory(constant.data, constant.size, f"{self._subject}: constant {number}")
-        array: Array = np.frombuffer(raw, info.dtype.numpy).reshape(tuple(info.shape))
+        constant_bytes = self._memory(constant.data, constant.size, f"{self._subject}: constant {number}")
+        array: Array = np.frombuffer(constant_bytes, info.dtype.numpy).reshape(tuple(info.shape))
         layer = self._graph.add(Constant(array, info.quantization))
         return layer.output
 
@@ -171,11 +171,11 @@ class _Reader:
             values[name] = _attribute(attribute, kind, f"{subject}: {name}")
         return values
 
-    def _indices(self, address: int | None, count: int, subject: str, absent: bool = False) -> Sequence[int]:
-        least, most = -1 if absent else 0, len(self._tensors)
+    def _indices(self, address: int | None, count: int, subject: str, allows_absent: bool = False) -> Sequence[int]:
+        lowest, limit = -1 if allows_absent else 0, len(self._tensors)
         integers = read_integers(address, count, MOST, f"{self._subject}: {subject}")
         for index in integers:
-            if not least <= index < most:
+            if not lowest <= index < limit:
                 raise self._problem(f"{subject}: there is no tensor {index}")
         return integers
 

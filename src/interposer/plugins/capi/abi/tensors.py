@@ -47,11 +47,11 @@ class TensorTable:
 
         That depends on the array's alignment and strides.
         """
-        address, compact = address_of(array), array.flags.c_contiguous
-        if address % self._alignment[index] or not (compact or self._accepts_strides(array)):
-            address, compact = self._bind_copy(index, array), True
-        if not compact or self._strides:
-            self._bind_strides(index, array, compact=compact)
+        address, is_contiguous = address_of(array), array.flags.c_contiguous
+        if address % self._alignment[index] or not (is_contiguous or self._accepts_strides(array)):
+            address, is_contiguous = self._bind_copy(index, array), True
+        if not is_contiguous or self._strides:
+            self._bind_strides(index, array, compact=is_contiguous)
         self._structs[index].data = address
 
     def bind_private(self, index: int, number: int) -> None:
@@ -66,9 +66,9 @@ class TensorTable:
 
         Strides must be a multiple of the element size and not negative, and those of an output must not be 0.
         """
-        least = 0 if self._inputs else 1
+        least_stride = 0 if self._inputs else 1
         return self._strided and all(
-            size == 1 or (stride >= least and stride % array.itemsize == 0)
+            size == 1 or (stride >= least_stride and stride % array.itemsize == 0)
             for size, stride in zip(array.shape, array.strides, strict=True)
         )
 
@@ -78,8 +78,8 @@ class TensorTable:
             byte_strides = [0 if size == 1 else stride for size, stride in zip(array.shape, array.strides, strict=True)]
             strides = (ctypes.c_int64 * array.ndim)(*(step // array.itemsize for step in byte_strides))
             self._strides[index], struct.strides = strides, ctypes.addressof(strides)
-            last = sum((size - 1) * step for size, step in zip(array.shape, byte_strides, strict=True))
-            struct.size = last + array.itemsize
+            last_offset = sum((size - 1) * step for size, step in zip(array.shape, byte_strides, strict=True))
+            struct.size = last_offset + array.itemsize
         elif self._strides.pop(index, None) is not None:
             struct.strides, struct.size = None, array.nbytes
 

@@ -147,14 +147,14 @@ class Blobs:
         """
         if blob.needs_graph and view is None:
             raise InvalidArgumentError("this blob has no constants in it; restore it with the part that was compiled")
-        option_table, flat = self._options(options), None
+        option_table, flat_graph = self._options(options), None
         if view is None:
             return self.restore_tables(blob, None, option_table, self._owner, allocator)
-        flat = FlatGraph.of(view, **self._library.table_rules)
+        flat_graph = FlatGraph.of(view, **self._library.table_rules)
         if abi.Cap.WANTS_HASHES in self._library.info.capabilities:
-            flat.hash_constants()
-        with located(flat):
-            return self.restore_tables(blob, flat, option_table, self._owner, allocator)
+            flat_graph.hash_constants()
+        with located(flat_graph):
+            return self.restore_tables(blob, flat_graph, option_table, self._owner, allocator)
 
     def restore_tables(
         self,
@@ -173,15 +173,15 @@ class Blobs:
         """
         out = abi.Executable(struct_size=ctypes.sizeof(abi.Executable))
         address = None if flat is None else flat.address
-        functions, lent = lent_memory(self._library, allocator)
+        functions, lent_allocator = lent_memory(self._library, allocator)
         restore = self._functions["restore"]
         lent_address: tuple[int, ...] = ()
-        if lent is not None and "restore" in functions:
-            restore, lent_address = functions["restore"], (lent.address,)
+        if lent_allocator is not None and "restore" in functions:
+            restore, lent_address = functions["restore"], (lent_allocator.address,)
         arguments = (*_bytes(blob), address, table.address, *lent_address, ctypes.addressof(out))
         with self._library.serialized():
             self._library.call("restore", restore, self._library.self, *arguments)
-            return Executable(self._library, out, flat, owner, blob.data, lent)
+            return Executable(self._library, out, flat, owner, blob.data, lent_allocator)
 
     def _options(self, options: Options | None) -> OptionTable:
         library = self._library

@@ -131,10 +131,10 @@ def cache_directory(library: Library, options: Options) -> str:
 
     Empty if they name none, so that the cache folder is used.
     """
-    declared = _declared_directory(library)
-    if declared is None:
+    declared_directory = _declared_directory(library)
+    if declared_directory is None:
         return ""
-    directory = options.get(CACHE_DIRECTORY, library.setting[1].get(CACHE_DIRECTORY, declared.default))
+    directory = options.get(CACHE_DIRECTORY, library.setting[1].get(CACHE_DIRECTORY, declared_directory.default))
     return directory if isinstance(directory, str) else ""  # the check of options reports a value of another type
 
 
@@ -219,8 +219,8 @@ class PartKeeper:
             return None
         try:
             blob = read_part(content).blob
-            with trial(self.name, self._folder) as allowed:
-                return self._blobs.restore_tables(blob, tables, self._options, owner, allocator) if allowed else None
+            with trial(self.name, self._folder) as is_allowed:
+                return self._blobs.restore_tables(blob, tables, self._options, owner, allocator) if is_allowed else None
         except (ValueError, KeyError, TypeError, InterposerError) as error:
             _log.info("a part that %s compiled before is compiled again: %s", self._origin["backend"], error)
             return None
@@ -237,8 +237,8 @@ class PartKeeper:
 
     def _keep(self, executable: Executable, source: str) -> None:
         try:
-            with trial(self.name, self._folder, saves=True) as allowed, ExitStack() as stack:
-                blob = stack.enter_context(self._blobs.saved(executable)) if allowed else None
+            with trial(self.name, self._folder, saves=True) as is_allowed, ExitStack() as stack:
+                blob = stack.enter_context(self._blobs.saved(executable)) if is_allowed else None
                 if blob is not None and len(blob.data) < LARGEST // 2:
                     origin = {**self._origin, "source": source, "time": time.time()}
                     make_room(FOLDER, NAMES, MOST_CACHED, len(blob.data), self._folder)

@@ -47,10 +47,10 @@ def recording(
 
     Subgraphs that are cached as blobs are restored. The arguments are those of `Recording`.
     """
-    recorded = Recording(source, whole, file, identity)
-    token = _recording.set(recorded)
+    new_recording = Recording(source, whole, file, identity)
+    token = _recording.set(new_recording)
     try:
-        yield recorded
+        yield new_recording
     finally:
         _recording.reset(token)
 

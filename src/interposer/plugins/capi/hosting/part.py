@@ -69,10 +69,10 @@ class HostedPart:
         handles: Handles = dict(self._constants)
         for value, array in zip(self._inputs, inputs, strict=True):
             handles[value] = ArrayHandle(value.known.with_shape(array.shape), array)
-        for step, dead in zip(self._steps, self._dead_after_step, strict=True):
+        for step, dead_values in zip(self._steps, self._dead_after_step, strict=True):
             between()
             step.execute(handles, target_of_output)
-            for value in dead:
+            for value in dead_values:
                 handles.pop(value, None)
         return [_array(handles[value]) for value in self._outputs]
 
@@ -142,7 +142,7 @@ def _last_uses(layers: Sequence[Layer], outputs: Sequence[Value]) -> list[list[V
     last_reader: dict[Value, int] = {}
     for position, layer in enumerate(layers):
         last_reader |= dict.fromkeys((*layer.values, *layer.outputs), position)
-    dead: list[list[Value]] = [[] for _ in layers]
+    dead_values: list[list[Value]] = [[] for _ in layers]
     for value in last_reader.keys() - set(outputs):
-        dead[last_reader[value]].append(value)
-    return dead
+        dead_values[last_reader[value]].append(value)
+    return dead_values

@@ -118,8 +118,8 @@ class _ServedBackend:
         info.properties = ctypes.addressof(properties) if len(properties) else None
 
     def _query_support(self, _: Any, graph: int, options: int | None, out: int) -> None:
-        offered, layers = _offered(graph)
-        answers = self._backend.layer_support({}).query(SubgraphView(offered, layers, layers))
+        offered_graph, layers = _offered(graph)
+        answers = self._backend.layer_support({}).query(SubgraphView(offered_graph, layers, layers))
         texts: list[Any] = []
         verdicts = (abi.Verdict * len(layers))()
         for verdict, answer in zip(verdicts, answers, strict=True):
@@ -134,13 +134,13 @@ class _ServedBackend:
         report.owner, report.release = self._hold((verdicts, texts)), _address(self._release)
 
     def _compile(self, _: Any, graph: int, options: int | None, out: int) -> None:
-        offered, layers = _offered(graph)
+        offered_graph, layers = _offered(graph)
         for number, layer in enumerate(layers):
             layer.backend = self._backend.id
-            answer = self._backend.layer_support({}).query(SubgraphView(offered, [layer], layers))[0]
+            answer = self._backend.layer_support({}).query(SubgraphView(offered_graph, [layer], layers))[0]
             if not answer:
                 raise _CallFailedError(abi.UNSUPPORTED, "; ".join(answer.reasons), number)
-        part = HostedPart(offered, layers, self._backend)
+        part = HostedPart(offered_graph, layers, self._backend)
         executable = abi.Executable.from_address(out)
         executable.handle = executable.owner = self._hold(part)
         executable.flags = int(abi.ExecutableFlag.CONCURRENT) if part.concurrent else 0
@@ -162,9 +162,9 @@ class _ServedBackend:
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
-    def _hold(self, held: object) -> int:
+    def _hold(self, held_object: object) -> int:
         number = next(self._numbers)
-        self._held[number] = held
+        self._held[number] = held_object
         return number
 
     def _let_go(self, number: int | None) -> None:
@@ -210,9 +210,9 @@ def _reporting(method: Callable[..., None]) -> Callable[..., int]:
     """Return a function for the table: it calls `method`, and turns an exception into a status and an ``ipr_error``."""
 
     def call(*arguments: Any) -> int:
-        *passed, error = arguments
+        *passed_arguments, error = arguments
         try:
-            method(*passed)
+            method(*passed_arguments)
         except _CallFailedError as failure:
             return _fail(error, failure.status, str(failure), failure.layer)
         except InvalidValueError as problem:

@@ -152,8 +152,8 @@ class Executable:
 
         Changes are detected in checking mode only.
         """
-        for array, before in zip(self.constants, self._sums, strict=False):
-            if _sum(array) != before:
+        for array, sum_before in zip(self.constants, self._sums, strict=False):
+            if _sum(array) != sum_before:
                 raise BackendContractError("the plug-in wrote to a constant", backend=self.library.id)
 
 

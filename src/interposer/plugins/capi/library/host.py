@@ -84,10 +84,10 @@ class LogRing:
             if number == self.header.head or slot.sequence != number + 1:
                 return
             size = min(slot.length, SLOT_BYTES - _HEAD)
-            raw = ctypes.string_at(ctypes.addressof(self._memory) + offset + _HEAD, size)
+            line_bytes = ctypes.string_at(ctypes.addressof(self._memory) + offset + _HEAD, size)
             level = min(max(slot.level, logging.DEBUG), logging.ERROR)
             self.header.tail = self.lines_read = number + 1
-            yield level, raw.decode("utf-8", "replace")
+            yield level, line_bytes.decode("utf-8", "replace")
 
 
 class HostServices:

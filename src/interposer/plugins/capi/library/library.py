@@ -173,9 +173,9 @@ def open_library(
     """
     identity = identify(library, path)
     table = _table(library, path, identity)
-    opened = Library(library, path, identity, table, bool(config.settings()["check_backends"].read(checking)))
-    opened._start(settings or HostSettings(), options or {})
-    return opened
+    opened_library = Library(library, path, identity, table, bool(config.settings()["check_backends"].read(checking)))
+    opened_library._start(settings or HostSettings(), options or {})
+    return opened_library
 
 
 def _table(library: ctypes.CDLL, path: str, identity: Identity) -> abi.Backend:
@@ -183,10 +183,10 @@ def _table(library: ctypes.CDLL, path: str, identity: Identity) -> abi.Backend:
     if not address:
         raise PluginError(path, "factory", "BackendFactory gave NULL")
     try:
-        raw = _table_bytes(address, path, identity)
+        table_bytes = _table_bytes(address, path, identity)
     except BackendContractError as error:
         raise PluginError(path, "table", str(error)) from error
-    table = abi.Backend.from_buffer_copy(raw.ljust(ctypes.sizeof(abi.Backend), b"\0"))
+    table = abi.Backend.from_buffer_copy(table_bytes.ljust(ctypes.sizeof(abi.Backend), b"\0"))
     for name in (*abi.REQUIRED, *abi.OPTIONAL):
         problem = code_fault(getattr(table, name))
         if problem is not None and (name in abi.REQUIRED or getattr(table, name)):
@@ -204,13 +204,13 @@ def _table_bytes(address: int, path: str, identity: Identity) -> bytes:
             f"it begins with {magic:#018x}, not with {abi.MAGIC:#018x}: BackendFactory gave no ipr_backend "
             "(a backend for Arm NN exports the same functions, and gives a C++ object)",
         )
-    least = abi.TABLE_SIZES[identity.minor]
-    if not least <= declared_size <= abi.MAX_STRUCT_SIZE:
+    least_size = abi.TABLE_SIZES[identity.minor]
+    if not least_size <= declared_size <= abi.MAX_STRUCT_SIZE:
         raise PluginError(
             path,
             "table",
             f"its struct_size is {declared_size:,}; version {identity.version} of the interface, "
-            f"which GetVersion returns, needs at least {least}, and {abi.MAX_STRUCT_SIZE:,} is the most",
+            f"which GetVersion returns, needs at least {least_size}, and {abi.MAX_STRUCT_SIZE:,} is the most",
         )
     return read(address, min(declared_size, ctypes.sizeof(abi.Backend)), "the table")
 
@@ -423,7 +423,7 @@ class Library:
         It keeps `owner` alive. It is not thread-safe.
         """
         call, ring = self._errors.prepared(name, function, *arguments), self._ring
-        written, enter, leave = ring.lines_written, self.active_calls.append, self.active_calls.pop
+        lines_written, enter, leave = ring.lines_written, self.active_calls.append, self.active_calls.pop
 
         def run(_: object = owner) -> None:
             enter(None)
@@ -433,7 +433,7 @@ class Library:
                 call()
             finally:
                 leave()
-                if written[0] != ring.lines_read:
+                if lines_written[0] != ring.lines_read:
                     self.read_log()
 
         return run
@@ -496,8 +496,8 @@ class Library:
         if not address:
             return None
         subject = f"the table of {name.decode()}"
-        least = min((getattr(kind, member).offset for member in optional), default=ctypes.sizeof(kind))
-        table = self._tables[name] = read_versioned(kind, address, least, subject)
+        least_size = min((getattr(kind, member).offset for member in optional), default=ctypes.sizeof(kind))
+        table = self._tables[name] = read_versioned(kind, address, least_size, subject)
         functions = {**functions, **{key: value for key, value in optional.items() if getattr(table, key)}}
         for member in functions:
             error = code_fault(getattr(table, member))

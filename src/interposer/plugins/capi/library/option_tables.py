@@ -33,9 +33,9 @@ def checked_options(backend: str, options: Options, declared: Iterable[DeclaredO
     declared_by_name = {option.name: option for option in declared}
     for name in options:
         if name not in declared_by_name:
-            listed = ", ".join(sorted(declared_by_name)) or "none"
+            names_text = ", ".join(sorted(declared_by_name)) or "none"
             hint = did_you_mean(str(name), declared_by_name)
-            raise OptionError(f"backend {backend!r} has no option {name!r}{hint} (it has: {listed})")
+            raise OptionError(f"backend {backend!r} has no option {name!r}{hint} (it has: {names_text})")
         if not declared_by_name[name].scope & scope:
             correct_scope, given_scope = _SCOPE_NAMES[declared_by_name[name].scope], _SCOPE_NAMES[scope]
             raise OptionError(
@@ -44,16 +44,18 @@ def checked_options(backend: str, options: Options, declared: Iterable[DeclaredO
     return {name: _value(backend, declared_by_name[name], value) for name, value in options.items()}
 
 
-def _value(backend: str, declared: DeclaredOption, value: OptionValue) -> OptionValue:
-    kind = declared.kind
+def _value(backend: str, declared_option: DeclaredOption, value: OptionValue) -> OptionValue:
+    kind = declared_option.kind
     if isinstance(value, np.generic):
         value = value.item()
     if kind is float and type(value) is int:
         value = float(value)
     if type(value) is not kind:
-        raise OptionError(f"option {declared.name!r} of backend {backend!r} must be a {kind.__name__}, not {value!r}")
+        raise OptionError(
+            f"option {declared_option.name!r} of backend {backend!r} must be a {kind.__name__}, not {value!r}"
+        )
     if kind is int and not -(1 << 63) <= value < 1 << 63:  # type: ignore[operator] # an int, as was just found
-        raise OptionError(f"option {declared.name!r} of backend {backend!r} is too large: {value!r}")
+        raise OptionError(f"option {declared_option.name!r} of backend {backend!r} is too large: {value!r}")
     return value
 
 

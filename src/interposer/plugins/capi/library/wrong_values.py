@@ -67,27 +67,29 @@ def _shape(info: TensorInfo | None) -> tuple[int, ...] | None:
 def invalid_value(error: CallError, sites: Sites) -> InvalidValueError:
     """Return the error for a value of the inputs that a plug-in cannot use, as it describes it in `error`."""
     site = sites.get(error.item_index) if error.item_kind == abi.ITEM_LAYER else None
-    message, wrong = error.message or "a value of the inputs cannot be used", error.wrong_value
+    message, wrong_value = error.message or "a value of the inputs cannot be used", error.wrong_value
     if site is None:
         return _of_unknown_layer(error, message)
-    operand = None if wrong is None else _operand(site, wrong.operand)
-    if operand is None or wrong is None or wrong.value is None:
+    operand = None if wrong_value is None else _operand(site, wrong_value.operand)
+    if operand is None or wrong_value is None or wrong_value.value is None:
         return InvalidValueError(message).of_layer(site.title, layer=site.layer, backend=error.backend)
-    position, allowed = _position(wrong.element, operand.shape), (wrong.lowest, wrong.highest)
-    requirement = message if allowed == (None, None) else range_text(*allowed)
+    position, allowed_range = _position(wrong_value.element, operand.shape), (wrong_value.lowest, wrong_value.highest)
+    requirement = message if allowed_range == (None, None) else range_text(*allowed_range)
     try:
-        refuse_value(operand.name, wrong.value, requirement, position=position, allowed=allowed)
+        refuse_value(operand.name, wrong_value.value, requirement, position=position, allowed=allowed_range)
     except InvalidValueError as refusal:
         return refusal.of_layer(site.title, layer=site.layer, backend=error.backend, tensor=operand.tensor)
 
 
 def _of_unknown_layer(error: CallError, message: str) -> InvalidValueError:
     """Return the error for a graph whose names are not known, because it was compiled in another process."""
-    wrong = error.wrong_value
-    if wrong is None:
+    wrong_value = error.wrong_value
+    if wrong_value is None:
         return InvalidValueError(message, backend=error.backend)
-    allowed = None if wrong.lowest is wrong.highest is None else (wrong.lowest, wrong.highest)
-    return InvalidValueError(message, backend=error.backend, value=wrong.value, allowed=allowed)
+    allowed_range = (
+        None if wrong_value.lowest is wrong_value.highest is None else (wrong_value.lowest, wrong_value.highest)
+    )
+    return InvalidValueError(message, backend=error.backend, value=wrong_value.value, allowed=allowed_range)
 
 
 def _operand(site: Site, number: int | None) -> _Operand | None:

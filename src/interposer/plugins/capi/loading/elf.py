@@ -162,9 +162,9 @@ def _symbols_problem(elf: Elf, functions: Sequence[str]) -> str | None:
     tables = _Tables.of(elf)
     if tables.dynamic_entries.get(_FLAGS_1, 0) & _PIE:
         return "it is a program, not a shared object"
-    missing = [name for name in functions if not (symbol := tables.find(name)) or not symbol.is_exported]
-    if missing:
-        return f"it does not export {' and '.join(missing)}"
+    missing_functions = [name for name in functions if not (symbol := tables.find(name)) or not symbol.is_exported]
+    if missing_functions:
+        return f"it does not export {' and '.join(missing_functions)}"
     not_functions = [name for name in functions if not tables.find(name).is_function]  # type: ignore[union-attr]
     return f"{' and '.join(not_functions)} in it is no function" if not_functions else None
 
@@ -180,8 +180,8 @@ class _Symbol:
 
     @property
     def is_exported(self) -> bool:
-        visible = self.other & 3 in _EXPORTED_VISIBILITIES
-        return self.section != 0 and visible and self.info >> 4 in _EXPORTED_BINDINGS
+        is_visible = self.other & 3 in _EXPORTED_VISIBILITIES
+        return self.section != 0 and is_visible and self.info >> 4 in _EXPORTED_BINDINGS
 
     @property
     def is_function(self) -> bool:
@@ -206,10 +206,10 @@ class _Tables:
             raise ValueError(f"it is damaged: it has {elf.segment_count:,} segments")
         segments = list(_segments(elf))
         load_segments = tuple((address, offset, size) for kind, offset, address, size in segments if kind == _LOAD)
-        dynamic = [(offset, size) for kind, offset, _, size in segments if kind == _DYNAMIC]
-        if not dynamic:
+        dynamic_segments = [(offset, size) for kind, offset, _, size in segments if kind == _DYNAMIC]
+        if not dynamic_segments:
             raise ValueError("it is not a shared object: nothing in it is for the dynamic linker")
-        return cls(elf, load_segments, _dynamic_entries(elf, *dynamic[0]))
+        return cls(elf, load_segments, _dynamic_entries(elf, *dynamic_segments[0]))
 
     def offset(self, tag: int) -> int:
         """Return the file offset of the table to which the dynamic entry with this tag (``DT_...``) points.

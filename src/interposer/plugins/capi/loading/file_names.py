@@ -34,9 +34,9 @@ def _problem(file_name: str) -> str:
 
 
 def _problem_of_ending(file_name: str) -> str:
-    ending = re.search(r"\.(so|py)((?<!py)\.[0-9]+)*\Z", file_name)
-    if ending is not None:
-        return f"has no '_backend' before '.{ending[1]}'"
+    ending_match = re.search(r"\.(so|py)((?<!py)\.[0-9]+)*\Z", file_name)
+    if ending_match is not None:
+        return f"has no '_backend' before '.{ending_match[1]}'"
     return "does not end in '_backend.so' and a version, or in '_backend.py'"
 
 

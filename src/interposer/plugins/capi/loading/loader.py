@@ -362,9 +362,11 @@ class _File:
 
 
 def _opened_when_named(
-    record: DynamicBackendRecord, options: LoadingOptions, opened: list[weakref.ref[Backend]]
+    record: DynamicBackendRecord, options: LoadingOptions, opened_backends: list[weakref.ref[Backend]]
 ) -> Backend:
-    """Return the backend of one of the package's own files, opened at its first use; `opened` gets a reference to it.
+    """Return the backend of one of the package's own files, opened at its first use.
+
+    `opened_backends` gets a weak reference to it.
 
     Raises:
         BackendUnavailableError: the library cannot be loaded, or the backend finds nothing to run on.
@@ -375,7 +377,7 @@ def _opened_when_named(
             backend = shared_backend(record.library, descriptor, options=options.backend_options, unload=options.unload)
     except StepError as error:
         raise BackendUnavailableError(record.id, error.reason) from error
-    opened.append(weakref.ref(backend))
+    opened_backends.append(weakref.ref(backend))
     return backend
 
 

@@ -122,14 +122,16 @@ def shared_backend(
         OptionError: an option that the backend does not declare, or a value of the wrong type.
     """
     with _changed:
-        opened = _opened_library(path, descriptor, unload=unload, exactly=exactly)
-        if opened.is_stuck:
+        opened_library = _opened_library(path, descriptor, unload=unload, exactly=exactly)
+        if opened_library.is_stuck:
             raise StepError(Step.INIT, "it could not be shut down after its last use; only a new process can use it")
-        if not _changed.wait_for(lambda: opened.live_backend() is not None or not opened.is_busy, PATIENCE):
+        if not _changed.wait_for(
+            lambda: opened_library.live_backend() is not None or not opened_library.is_busy, PATIENCE
+        ):
             raise StepError(Step.INIT, "its last use in this process has not come to its end")
-        backend = opened.live_backend()
-        opened.unload = unload if backend is None else opened.unload and unload
-        return _for_runtime(_new_backend(opened, options) if backend is None else backend, options)
+        backend = opened_library.live_backend()
+        opened_library.unload = unload if backend is None else opened_library.unload and unload
+        return _for_runtime(_new_backend(opened_library, options) if backend is None else backend, options)
 
 
 def _for_runtime(backend: DynamicBackend, options: Mapping[str, Options]) -> DynamicBackend:
@@ -175,14 +177,14 @@ def sha256_of(descriptor: int) -> str:
 def _opened_library(path: str, descriptor: int, *, unload: bool, exactly: bool) -> _Opened:
     identity = FileIdentity.of(descriptor)
     key = identity.device, identity.inode
-    opened = _opened.get(key)
-    if opened is None:
-        if not exactly and any(other.path == path for other in _opened.values()):
+    opened_library = _opened.get(key)
+    if opened_library is None:
+        if not exactly and any(other_library.path == path for other_library in _opened.values()):
             raise StepError(Step.OPEN, "this process has loaded another file of this path; only a new one can load it")
-        _opened[key] = opened = _load(path, descriptor, identity, unload=unload, exactly=exactly)
-    elif opened.identity.content != identity.content:
+        _opened[key] = opened_library = _load(path, descriptor, identity, unload=unload, exactly=exactly)
+    elif opened_library.identity.content != identity.content:
         raise StepError(Step.OPEN, "it was changed after this process had loaded it; only a new one can load it")
-    return opened
+    return opened_library
 
 
 def _load(path: str, descriptor: int, identity: FileIdentity, *, unload: bool, exactly: bool) -> _Opened:
@@ -219,21 +221,24 @@ def _same_arithmetic() -> Iterator[None]:
         process.fesetenv(state)
 
 
-def _new_backend(opened: _Opened, options: Mapping[str, Options]) -> DynamicBackend:
+def _new_backend(opened_library: _Opened, options: Mapping[str, Options]) -> DynamicBackend:
     library: Library | None = None
     try:
-        backend_options = options.get(identify(opened.library, opened.path).id, {})
+        backend_options = options.get(identify(opened_library.library, opened_library.path).id, {})
         library = open_library(
-            opened.library, opened.path, settings=host_settings(opened.path), options=backend_options
+            opened_library.library,
+            opened_library.path,
+            settings=host_settings(opened_library.path),
+            options=backend_options,
         )
         backend = DynamicBackend(library)
     except InterposerError as error:
-        _release(opened, library)
+        _release(opened_library, library)
         if isinstance(error, OptionError):
             raise
         raise step_error(error) from error
-    opened.backend, opened.is_busy = weakref.ref(backend), True
-    weakref.finalize(backend, _release, opened, library).atexit = False  # libraries close themselves then
+    opened_library.backend, opened_library.is_busy = weakref.ref(backend), True
+    weakref.finalize(backend, _release, opened_library, library).atexit = False  # libraries close themselves then
     return backend
 
 
@@ -275,22 +280,22 @@ os.register_at_fork(after_in_child=_after_fork)
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
-def _release(opened: _Opened, library: Library | None) -> None:
-    closed = library is None or library.close()
+def _release(opened_library: _Opened, library: Library | None) -> None:
+    is_closed = library is None or library.close()
     with _changed:
-        opened.backend, opened.is_busy, opened.is_stuck = None, False, not closed
-        if opened.unload and closed:
-            _unload(opened)
+        opened_library.backend, opened_library.is_busy, opened_library.is_stuck = None, False, not is_closed
+        if opened_library.unload and is_closed:
+            _unload(opened_library)
         _changed.notify_all()
 
 
-def _unload(opened: _Opened) -> None:
-    name = opened.library._name
-    _ctypes.dlclose(opened.library._handle)
+def _unload(opened_library: _Opened) -> None:
+    name = opened_library.library._name
+    _ctypes.dlclose(opened_library.library._handle)
     forget_code()
     with suppress(OSError):  # some libraries stay, whatever they are asked
-        opened.library = ctypes.CDLL(name, mode=os.RTLD_NOW | os.RTLD_NOLOAD)
+        opened_library.library = ctypes.CDLL(name, mode=os.RTLD_NOW | os.RTLD_NOLOAD)
         return
-    del _opened[opened.identity.device, opened.identity.inode]
-    if opened.descriptor is not None:
-        os.close(opened.descriptor)
+    del _opened[opened_library.identity.device, opened_library.identity.inode]
+    if opened_library.descriptor is not None:
+        os.close(opened_library.descriptor)

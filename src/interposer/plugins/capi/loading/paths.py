@@ -61,10 +61,10 @@ def own_files(folder: str = PACKAGE_FOLDER) -> dict[str, str]:
 def reason_not_built(folder: str = PACKAGE_FOLDER) -> str:
     """Return why a shared object of this package is missing: the build has noted the reason in the folder."""
     try:
-        noted = Path(folder, NOT_BUILT).read_text(encoding="utf-8").strip()
+        noted_reason = Path(folder, NOT_BUILT).read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
-        noted = ""
-    return f"it was not built: {noted or 'this copy of the package was not made by its build'}"
+        noted_reason = ""
+    return f"it was not built: {noted_reason or 'this copy of the package was not made by its build'}"
 
 
 def folders_to_search(override: str | None = None) -> tuple[Folder, ...]:
@@ -79,12 +79,12 @@ def folders_to_search(override: str | None = None) -> tuple[Folder, ...]:
 
 
 def _without_repetitions(folders: Iterable[Folder]) -> Iterable[Folder]:
-    seen = set()
+    seen_keys = set()
     for folder in folders:
         key = folder.path if folder.problem else os.path.realpath(folder.path)
-        if key not in seen:
+        if key not in seen_keys:
             yield folder
-        seen.add(key)
+        seen_keys.add(key)
 
 
 def _folder(path: str) -> Folder:

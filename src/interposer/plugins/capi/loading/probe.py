@@ -147,10 +147,10 @@ def cached_verdict(digest: str, options: Mapping[str, Options]) -> Verdict | Non
     """
     content = read_cached(_name(digest))
     try:
-        stored = json.loads(content or b"")
-        verdict = Verdict(str(stored["id"]), str(stored["version"]))
-        is_current = stored["options"] == dict(options.get(verdict.id, {})) and all(
-            _state(path) == state for path, state in stored["files"].items()
+        stored_verdict = json.loads(content or b"")
+        verdict = Verdict(str(stored_verdict["id"]), str(stored_verdict["version"]))
+        is_current = stored_verdict["options"] == dict(options.get(verdict.id, {})) and all(
+            _state(path) == state for path, state in stored_verdict["files"].items()
         )
         return verdict if is_current else None
     except (ValueError, TypeError, KeyError, AttributeError):

@@ -62,24 +62,24 @@ def optimized(library: Library, flat: FlatGraph, options: OptionTable) -> Answer
 
 
 class _Reader:
-    def __init__(self, flat: FlatGraph, backend: str) -> None:
-        self._flat, self._backend = flat, backend
+    def __init__(self, flat_graph: FlatGraph, backend: str) -> None:
+        self._flat, self._backend = flat_graph, backend
         self._taken_layers: set[int] = set()
 
     def answer(self, out: abi.Answer) -> Answer:
-        units, replaced, failed = [], [], []
+        units, replacements, failures = [], [], []
         for number, substitution in enumerate(self._entries(abi.Substitution, out, "substitution")):
             subject = f"substitution {number}"
             layers = self._layers(substitution, subject)
             if substitution.replacement:
-                replaced.append((layers, self._replacement(substitution, subject)))
+                replacements.append((layers, self._replacement(substitution, subject)))
             else:
                 units.append(layers)
         for number, failure in enumerate(self._entries(abi.Failure, out, "failure")):
             subject = f"failure {number}"
             reason = read_text(failure.reason, f"the reason of {subject}") or "no reason was given"
-            failed.append((self._layers(failure, subject), reason))
-        return Answer(tuple(units), tuple(replaced), tuple(failed))
+            failures.append((self._layers(failure, subject), reason))
+        return Answer(tuple(units), tuple(replacements), tuple(failures))
 
     def _entries(self, kind: type[Any], out: abi.Answer, subject: str) -> Sequence[Any]:
         count, stride = getattr(out, f"{subject}_count"), getattr(out, f"{subject}_stride")

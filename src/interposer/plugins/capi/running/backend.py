@@ -92,15 +92,15 @@ class DynamicBackend(Backend):
         Raises:
             InvalidArgumentError: the plug-in has no such option, or the value has the wrong type.
         """
-        declared = {option.name: option for option in self.library.info.options}
-        checked = checked_options(self.id, options, declared.values(), abi.SCOPE_INIT)
-        initial = self.library.setting[1]
+        declared_options = {option.name: option for option in self.library.info.options}
+        checked_values = checked_options(self.id, options, declared_options.values(), abi.SCOPE_INIT)
+        initial_values = self.library.setting[1]
         network_options: dict[str, OptionValue] = {}
-        for name in {**initial, **checked}:
-            value = checked.get(name, declared[name].default)
-            if value == initial.get(name, declared[name].default):
+        for name in {**initial_values, **checked_values}:
+            value = checked_values.get(name, declared_options[name].default)
+            if value == initial_values.get(name, declared_options[name].default):
                 continue
-            if declared[name].scope & abi.SCOPE_MODEL:
+            if declared_options[name].scope & abi.SCOPE_MODEL:
                 network_options[name] = value
             else:
                 self.library.log.warning("option %r is as another runtime has given it, not %r", name, value)
@@ -329,17 +329,17 @@ class DynamicWorkloadFactory(WorkloadFactory):
     def _compiled(self, layer: Layer, info: WorkloadInfo) -> Workload:
         inputs: dict[int, TensorInfo] = {}
         infos = dict(zip(layer.outputs, info.outputs, strict=True))
-        seen = set()
+        seen_values = set()
         for position, (value, input_info) in enumerate(zip(layer.inputs, info.inputs, strict=True)):
             if value is None or input_info is None:
                 continue
             infos[value] = input_info
-            if not value.is_constant and value not in seen:
-                seen.add(value)
+            if not value.is_constant and value not in seen_values:
+                seen_values.add(value)
                 inputs[position] = input_info
         entering = [value for value in (layer.inputs[position] for position in inputs) if value is not None]
-        flat = FlatGraph([layer], entering, layer.outputs, infos=infos, **self.library.table_rules)
-        executable = compile_part(self.library, flat, self._options, self._owner, self._allocator)
+        flat_graph = FlatGraph([layer], entering, layer.outputs, infos=infos, **self.library.table_rules)
+        executable = compile_part(self.library, flat_graph, self._options, self._owner, self._allocator)
         return self._workload(executable, list(inputs.items()), info.outputs)
 
     def _workload(

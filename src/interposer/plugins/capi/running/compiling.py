@@ -79,9 +79,9 @@ def _restored_or_compiled(
     allocator: CustomAllocator | None,
 ) -> Executable:
     keeper = PartKeeper.of(library, image, outline(abi.Graph.from_address(tables.address)), options)
-    restored = None if keeper is None else keeper.restored(tables, owner, allocator)
-    if restored is not None:
-        return restored
+    restored_executable = None if keeper is None else keeper.restored(tables, owner, allocator)
+    if restored_executable is not None:
+        return restored_executable
     executable, recording = _compiled(library, tables, options, owner, allocator), current_recording()
     if keeper is None:
         return executable
@@ -101,12 +101,12 @@ def _compiled(
     allocator: CustomAllocator | None,
 ) -> Executable:
     out = abi.Executable(struct_size=ctypes.sizeof(abi.Executable))
-    functions, lent = lent_memory(library, allocator)
-    function = library.functions["compile"] if lent is None else functions["compile"]
-    lent_address = () if lent is None else (lent.address,)
+    functions, lent_allocator = lent_memory(library, allocator)
+    function = library.functions["compile"] if lent_allocator is None else functions["compile"]
+    lent_address = () if lent_allocator is None else (lent_allocator.address,)
     naming = located(tables) if isinstance(tables, FlatGraph) else nullcontext()
     with library.serialized(), naming:
         library.call(
             "compile", function, library.self, tables.address, options.address, *lent_address, ctypes.addressof(out)
         )
-        return Executable(library, out, tables, owner, allocator=lent)
+        return Executable(library, out, tables, owner, allocator=lent_allocator)

@@ -49,8 +49,8 @@ class GuardedRun:
     ) -> None:
         if kind is None:
             self._check()
-            for guarded, array in zip(self.outputs, self._written, strict=True):
-                np.copyto(array, guarded)
+            for guarded_array, array in zip(self.outputs, self._written, strict=True):
+                np.copyto(array, guarded_array)
 
     def _check(self) -> None:
         backend = self._executable.library.id
@@ -60,16 +60,16 @@ class GuardedRun:
                 raise BackendContractError(
                     f"execute wrote outside of output {index}, at byte {offset:,} of {array.nbytes:,}", backend=backend
                 )
-        for index, (array, before) in enumerate(zip(self._read, self._inputs_before, strict=True)):
-            if array.tobytes() != before:
+        for index, (array, bytes_before) in enumerate(zip(self._read, self._inputs_before, strict=True)):
+            if array.tobytes() != bytes_before:
                 raise BackendContractError(f"execute wrote to input {index}", backend=backend)
         self._executable.check_constants()
 
 
 def _field(size: int) -> Array:
-    raw = np.full(size + 3 * MARGIN, _CANARY, np.uint8)
-    start = -address_of(raw) % MARGIN
-    return raw[start : start + size + 2 * MARGIN]
+    guarded_bytes = np.full(size + 3 * MARGIN, _CANARY, np.uint8)
+    start = -address_of(guarded_bytes) % MARGIN
+    return guarded_bytes[start : start + size + 2 * MARGIN]
 
 
 def _first_change(field: Array, size: int) -> int | None:

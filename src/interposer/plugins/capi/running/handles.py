@@ -199,8 +199,8 @@ class NativeHandleFactory(TensorHandleFactory):
         if self.supports_device_copy:
             handle.copy_in(array)
         else:
-            with handle.mapped() as mapped:
-                np.copyto(mapped, array)
+            with handle.mapped() as mapped_array:
+                np.copyto(mapped_array, array)
         return handle
 
     def _created(self, info: TensorInfo, flags: int) -> NativeHandle:
@@ -315,16 +315,16 @@ class NativeHandle(TensorHandle):
 
     def copy_in(self, array: Array) -> None:
         """Copy an array into the tensor, by the device if possible."""
-        host, private = _HostTensor(suitable(array, 1), self.info), _PrivateTensor(self)
-        self.pool.call("copy", host.address, private.address)
+        host_tensor, private_tensor = _HostTensor(suitable(array, 1), self.info), _PrivateTensor(self)
+        self.pool.call("copy", host_tensor.address, private_tensor.address)
 
     def copy_out(self, array: Array) -> None:
         """Copy the tensor into an array, by the device if possible."""
-        contiguous = suitable(array, 1)
-        host, private = _HostTensor(contiguous, self.info), _PrivateTensor(self)
-        self.pool.call("copy", private.address, host.address)
-        if contiguous is not array:
-            np.copyto(array, contiguous)
+        contiguous_array = suitable(array, 1)
+        host_tensor, private_tensor = _HostTensor(contiguous_array, self.info), _PrivateTensor(self)
+        self.pool.call("copy", private_tensor.address, host_tensor.address)
+        if contiguous_array is not array:
+            np.copyto(array, contiguous_array)
 
 
 class CopiedTensors(NamedTuple):
@@ -436,9 +436,9 @@ def _array_at(address: int, info: TensorInfo, owner: object) -> Array:
     size = int(info.num_bytes)
     if not address and size:
         raise BackendContractError(f"the plug-in shows {info} at no address")
-    raw: Any = (ctypes.c_uint8 * size).from_address(address) if size else (ctypes.c_uint8 * 0)()
-    weakref.finalize(raw, lambda cached: None, owner).atexit = False
-    array: Array = np.frombuffer(raw, info.dtype.numpy).reshape(tuple(info.shape))
+    memory: Any = (ctypes.c_uint8 * size).from_address(address) if size else (ctypes.c_uint8 * 0)()
+    weakref.finalize(memory, lambda buffer: None, owner).atexit = False
+    array: Array = np.frombuffer(memory, info.dtype.numpy).reshape(tuple(info.shape))
     return array
 
 

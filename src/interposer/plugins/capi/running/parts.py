@@ -59,28 +59,28 @@ class Optimizer:
         while waiting_parts:
             part = waiting_parts.pop()
             refused_layers = self._library.withholding.problems(part)
-            flat = None if refused_layers else flat_view(self._library, part)
-            if flat is not None:
-                refused_layers = self._refused(flat)
-            if refused_layers or flat is None:
+            flat_graph = None if refused_layers else flat_view(self._library, part)
+            if flat_graph is not None:
+                refused_layers = self._refused(flat_graph)
+            if refused_layers or flat_graph is None:
                 self._record_failures(part, refused_layers)
                 waiting_parts += self._divided(layer for layer in part if layer not in refused_layers)
             elif "optimize" in self._library.functions:
-                waiting_parts += self._optimize(part, flat)
+                waiting_parts += self._optimize(part, flat_graph)
             else:
-                waiting_parts += self._compile(part, flat)
+                waiting_parts += self._compile(part, flat_graph)
         return OptimizationViews(self._view, substitutions=self._substitutions, failed=self._failed)
 
-    def _refused(self, flat: FlatGraph) -> dict[Layer, str]:
+    def _refused(self, flat_graph: FlatGraph) -> dict[Layer, str]:
         """Return the layers of a part that the plug-in does not support in it, with the reasons as text.
 
         The plug-in is asked about the part alone, so layers are found that it supports only together with missing
         layers.
         """
-        verdicts = ask(self._library, flat, self._options)
+        verdicts = ask(self._library, flat_graph, self._options)
         return {
             layer: "; ".join(verdict.reasons)
-            for layer, verdict in zip(flat.layers, verdicts, strict=True)
+            for layer, verdict in zip(flat_graph.layers, verdicts, strict=True)
             if not verdict
         }
 
@@ -91,19 +91,23 @@ class Optimizer:
 
     def _divided(self, layers: Iterable[Layer]) -> list[SubgraphView]:
         """Group layers that are not compiled yet into connected, convex parts of the view's graph."""
-        remaining = {layer.guid for layer in layers}
-        return select(self._view.graph, lambda layer: True if layer.guid in remaining else None) if remaining else []
+        remaining_guids = {layer.guid for layer in layers}
+        return (
+            select(self._view.graph, lambda layer: True if layer.guid in remaining_guids else None)
+            if remaining_guids
+            else []
+        )
 
-    def _compile(self, part: SubgraphView, flat: FlatGraph) -> list[SubgraphView]:
-        """Compile a part, whose tables are `flat`, as one unit, and record the result.
+    def _compile(self, part: SubgraphView, flat_graph: FlatGraph) -> list[SubgraphView]:
+        """Compile a part, whose tables are `flat_graph`, as one unit, and record the result.
 
         If the plug-in reports a layer that it cannot compile, this layer is recorded as failed. The other layers are
         returned as connected parts, which the caller tries again.
         """
         try:
-            executable = compile_part(self._library, flat, self._options, self._owner, self._allocator)
+            executable = compile_part(self._library, flat_graph, self._options, self._owner, self._allocator)
         except CallError as error:
-            failed_layer = faulty_layer(flat, error) if error.status == abi.UNSUPPORTED else None
+            failed_layer = faulty_layer(flat_graph, error) if error.status == abi.UNSUPPORTED else None
             failed_part = part if failed_layer is None else part.part([failed_layer])
             if error.status != abi.UNSUPPORTED:
                 self._warn(failed_part, error)
@@ -116,11 +120,13 @@ class Optimizer:
     def _warn(self, part: SubgraphView, error: CallError) -> None:
         """Log that the plug-in failed for layers that it supports, which then run on other backends."""
         names = [layer.name for layer in part]
-        listed = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if names[MOST_NAMES:] else "")
-        self._library.log.warning("backend %s could not compile %s: %s", self._library.id, listed, error.reason)
+        names_text = ", ".join(names[:MOST_NAMES]) + (
+            f" and {len(names) - MOST_NAMES} more" if names[MOST_NAMES:] else ""
+        )
+        self._library.log.warning("backend %s could not compile %s: %s", self._library.id, names_text, error.reason)
 
-    def _optimize(self, part: SubgraphView, flat: FlatGraph) -> list[SubgraphView]:
-        answer = optimized(self._library, flat, self._options)
+    def _optimize(self, part: SubgraphView, flat_graph: FlatGraph) -> list[SubgraphView]:
+        answer = optimized(self._library, flat_graph, self._options)
         groups = [*answer.units, *(layers for layers, _ in answer.replaced)]
         if not quotient_is_acyclic(part, groups):
             raise BackendContractError(

@@ -150,9 +150,9 @@ class DynamicProfilingContext(BackendProfilingContext):
 
     def report_intervals(self) -> None:
         """Record the intervals of the plug-in."""
-        lost = self._collect(self._record_intervals)
-        self.lost += lost
-        self._profiling.report_lost(lost)
+        num_lost = self._collect(self._record_intervals)
+        self.lost += num_lost
+        self._profiling.report_lost(num_lost)
 
     def _collect(self, take: Callable[[int], object]) -> int:
         """Move the intervals of the plug-in to the room in portions, and return how many it has dropped.
@@ -160,14 +160,14 @@ class DynamicProfilingContext(BackendProfilingContext):
         `take` is called with the size of each portion.
         """
         total_count = 0
-        count, lost, size = ctypes.c_uint64(_CAPACITY), ctypes.c_uint64(), ctypes.sizeof(abi.Interval)
+        count, num_lost, size = ctypes.c_uint64(_CAPACITY), ctypes.c_uint64(), ctypes.sizeof(abi.Interval)
         for _ in range(_MOST_CALLS):
-            addresses = ctypes.addressof(self._buffer), ctypes.addressof(count), ctypes.addressof(lost)
+            addresses = ctypes.addressof(self._buffer), ctypes.addressof(count), ctypes.addressof(num_lost)
             self._call("collect", _CAPACITY, size, *addresses)
             if count.value > _CAPACITY:
                 text = f"collect wrote {count.value:,} intervals, but had room for {_CAPACITY:,}"
                 raise BackendContractError(text, backend=self._library.id)
-            total_count += lost.value
+            total_count += num_lost.value
             if count.value:
                 take(count.value)
             if self._reversed_kernels:
@@ -203,11 +203,11 @@ class DynamicProfilingContext(BackendProfilingContext):
             self._text(interval.name), category, bytes=interval.bytes or None, flops=interval.flops or None
         )
 
-    def _text(self, raw: Any) -> str:
+    def _text(self, text_struct: Any) -> str:
         """Return a text of an interval, which the plug-in does not change as long as the library is open."""
-        key = raw.data, raw.size
+        key = text_struct.data, text_struct.size
         if key not in self._texts:
-            self._texts[key] = read_text(raw, "a text of an interval") if raw.size else ""
+            self._texts[key] = read_text(text_struct, "a text of an interval") if text_struct.size else ""
         return self._texts[key]
 
     def _record(self, row: Any) -> None:
@@ -248,11 +248,11 @@ class _Table(Rows):
     def convert(self) -> list[Any]:
         """Return site, begin, end and thread of each interval, as a flat list."""
         begins, ends, threads = self._times.T
-        flat: list[Any] = [None] * (4 * self.count)
-        flat[::4] = map(self._sites.__getitem__, self._keys.tolist())
-        flat[1::4], flat[2::4] = begins.tolist(), np.maximum(begins, ends).tolist()
-        flat[3::4] = threads.tolist()
-        return flat
+        flat_fields: list[Any] = [None] * (4 * self.count)
+        flat_fields[::4] = map(self._sites.__getitem__, self._keys.tolist())
+        flat_fields[1::4], flat_fields[2::4] = begins.tolist(), np.maximum(begins, ends).tolist()
+        flat_fields[3::4] = threads.tolist()
+        return flat_fields
 
 
 def _counter(row: Any) -> dict[str, Any]:

@@ -449,25 +449,25 @@ class _Gatekeeper:
         while True:
             _drain(self._alarm)
             with self._lock:
-                watched = list(self._watched)
+                watched_pairs = list(self._watched)
             poll = select.poll()
             poll.register(self._alarm, select.POLLIN)
             for descriptor in {
-                descriptor for event, _ in watched if (descriptor := _open_descriptor(event)) is not None
+                descriptor for event, _ in watched_pairs if (descriptor := _open_descriptor(event)) is not None
             }:
                 poll.register(descriptor, select.POLLIN)
-            del watched
+            del watched_pairs
             if not self._open_all():
                 poll.poll(1000 * _SLICE if self._watched else None)  # others may have emptied a descriptor
 
     def _open_all(self) -> bool:
         """Open the gates of all events that are over; return True if there were some."""
         with self._lock:
-            over = [pair for pair in self._watched if pair[0].done()]
-            self._watched = [pair for pair in self._watched if pair not in over]
-        for event, open_gate in over:
+            done_pairs = [pair for pair in self._watched if pair[0].done()]
+            self._watched = [pair for pair in self._watched if pair not in done_pairs]
+        for event, open_gate in done_pairs:
             open_gate(abi.OK if event.error() is None else abi.SKIPPED)
-        return bool(over)
+        return bool(done_pairs)
 
     def after_fork(self) -> None:
         """Forget, in a child process, the thread and the events of the parent."""

@@ -64,16 +64,18 @@ class DynamicSupport(LayerSupport):
             OptionError: the plug-in refuses the value of an option.
             CallError: the plug-in failed.
         """
-        withheld = self.library.withholding.problems(view)
-        visible = view if not withheld else view.part(layer for layer in view if layer not in withheld)
-        flat = FlatGraph.of(visible, **self.library.table_rules)
+        withheld_layers = self.library.withholding.problems(view)
+        visible_view = (
+            view if not withheld_layers else view.part(layer for layer in view if layer not in withheld_layers)
+        )
+        flat_graph = FlatGraph.of(visible_view, **self.library.table_rules)
         try:
-            answers = dict(zip(visible, ask(self.library, flat, self._options), strict=True))
+            answers = dict(zip(visible_view, ask(self.library, flat_graph, self._options), strict=True))
         except CallError as error:
             if error.status == abi.INVALID_ARGUMENT and self._options.options:
                 raise OptionError(f"backend {self.library.id!r} refuses its options: {error.message}") from error
             raise
-        return [answers[layer] if layer in answers else Support.no(withheld[layer]) for layer in view]
+        return [answers[layer] if layer in answers else Support.no(withheld_layers[layer]) for layer in view]
 
 
 def ask(library: Library, flat: FlatGraph, options: OptionTable) -> list[Verdict]:
@@ -89,11 +91,12 @@ def ask(library: Library, flat: FlatGraph, options: OptionTable) -> list[Verdict
             return _verdicts(library, flat, out)
 
 
-def _verdicts(library: Library, flat: FlatGraph, report: abi.Report) -> list[Verdict]:
+def _verdicts(library: Library, flat_graph: FlatGraph, report: abi.Report) -> list[Verdict]:
     verdicts: list[Verdict] = []
-    if report.verdict_count != len(flat.layers):
+    if report.verdict_count != len(flat_graph.layers):
         raise BackendContractError(
-            f"query_support gave {report.verdict_count:,} verdicts for {len(flat.layers):,} layers", backend=library.id
+            f"query_support gave {report.verdict_count:,} verdicts for {len(flat_graph.layers):,} layers",
+            backend=library.id,
         )
     table = read_table(
         abi.Verdict, report.verdicts, report.verdict_count, report.verdict_stride, "the list of verdicts"
@@ -104,7 +107,7 @@ def _verdicts(library: Library, flat: FlatGraph, report: abi.Report) -> list[Ver
                _estimates(table["bytes"]), texts, reasons["size"])  # fmt: skip
     rows = zip(*(column.tolist() for column in columns), strict=True)
     verdict_of: dict[tuple[object, ...], Verdict] = {}
-    for row, layer in zip(rows, flat.layers, strict=True):
+    for row, layer in zip(rows, flat_graph.layers, strict=True):
         if row not in verdict_of:
             verdict_of[row] = _verdict(layer, *row)
         verdicts.append(verdict_of[row])

@@ -101,18 +101,18 @@ class DynamicWorkload(Workload):
             run = self.free.pop()
         except IndexError:
             run = self.new_tables()
-        mapped: list[TensorHandle] = []
+        mapped_handles: list[TensorHandle] = []
         try:
             handles = [inputs[operand] for operand in self.operands]
             if run.is_open:
-                run.execute_open(handles, outputs, mapped)
+                run.execute_open(handles, outputs, mapped_handles)
             elif run.private(handles, outputs):
-                run.execute_private(handles, outputs, mapped)
+                run.execute_private(handles, outputs, mapped_handles)
             else:
-                input_arrays = [_map(handle, mapped) for handle in handles]
-                run.execute(input_arrays, [_map(handle, mapped) for handle in outputs])
+                input_arrays = [_map(handle, mapped_handles) for handle in handles]
+                run.execute(input_arrays, [_map(handle, mapped_handles) for handle in outputs])
         finally:
-            for handle in mapped:
+            for handle in mapped_handles:
                 handle.unmap()
         self.free.append(run)
 
@@ -142,10 +142,10 @@ class DynamicWorkload(Workload):
         self.free.append(lender)
 
 
-def _map(handle: TensorHandle | None, mapped: list[TensorHandle]) -> Array:
+def _map(handle: TensorHandle | None, mapped_handles: list[TensorHandle]) -> Array:
     assert handle is not None
     array = handle.map()
-    mapped.append(handle)
+    mapped_handles.append(handle)
     if type(handle) is not ArrayHandle and not _fits(array, handle.info):
         raise BackendContractError(f"the handle of {handle.info} maps to something else")
     return array
@@ -292,19 +292,19 @@ class RunTables:
         self._outputs.finish(output_arrays)
 
     def _bind_all(
-        self, table: TensorTable, handles: Sequence[TensorHandle | None], mapped: list[TensorHandle]
+        self, table: TensorTable, handles: Sequence[TensorHandle | None], mapped_handles: list[TensorHandle]
     ) -> dict[int, Array]:
         """Bind the tensors of a table to handles, except tensors in ordinary memory whose shape is unknown.
 
-        Returns the bound arrays in ordinary memory by index. Handles that had to be mapped are appended to `mapped`, so
-        that the caller unmaps them.
+        Returns the bound arrays in ordinary memory by index. Handles that had to be mapped are appended to
+        `mapped_handles`, so that the caller unmaps them.
         """
         arrays: dict[int, Array] = {}
         for index, handle in enumerate(handles):
             if isinstance(handle, NativeHandle) and handle.library is self._executable.library:
                 table.bind_private(index, handle.number)
             elif handle is None or handle.info.is_concrete:
-                arrays[index] = _map(handle, mapped)
+                arrays[index] = _map(handle, mapped_handles)
                 table.bind(index, arrays[index])
         return arrays
 
@@ -314,18 +314,18 @@ class RunTables:
         Checking mode detects stray writes.
         """
         if self._executable.library.checking:
-            with GuardedRun(self._executable, read, written, self._outputs.infos) as guarded:
-                self._execute(read, guarded.outputs)
+            with GuardedRun(self._executable, read, written, self._outputs.infos) as guarded_run:
+                self._execute(read, guarded_run.outputs)
         else:
             self._execute(read, written)
 
-    def _execute(self, read: Sequence[Array], written: Sequence[Array]) -> None:
-        for index, array in enumerate(read):
+    def _execute(self, arrays_read: Sequence[Array], arrays_written: Sequence[Array]) -> None:
+        for index, array in enumerate(arrays_read):
             self._inputs.bind(index, array)
-        for index, array in enumerate(written):
+        for index, array in enumerate(arrays_written):
             self._outputs.bind(index, array)
         self._executable.run(self.address)
-        self._outputs.finish(written)
+        self._outputs.finish(arrays_written)
 
     def execute_open(
         self,
