@@ -300,16 +300,16 @@ class _Comparer:
             self.second_results.update(
                 local if self._same_inputs(layer) else self._run(second, part, layer, self.second_results) or local
             )
-        refused = {
+        refusals = {
             backend: self.refused[backend, layer.name]
             for backend in self.backends
             if (backend, layer.name) in self.refused
         }
         return replace(
             layer_comparison,
-            local=None if refused else self._difference(layer, local or {}),
+            local=None if refusals else self._difference(layer, local or {}),
             accumulated=self._difference(layer, self.second_results),
-            refused=refused,
+            refused=refusals,
             taken_from=taken_from,
             **self._statistics(layer),
         )

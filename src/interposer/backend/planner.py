@@ -224,8 +224,8 @@ def _varied(
         if best_plan.size == best_plan.lower_bound:
             break
         highest = [i for i in order if best_plan.offsets[i] + padded_sizes[i] == best_plan.size]
-        moved = draw.choice(highest)
-        position = order.index(moved)
+        moved_tensor = draw.choice(highest)
+        position = order.index(moved_tensor)
         new_order = order.copy()
         new_order.insert(draw.randint(0, max(0, position - 1)), new_order.pop(position))
         offsets = _offsets_in_order(new_order, padded_sizes, neighbours, _lowest_gap)

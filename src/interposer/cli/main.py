@@ -343,11 +343,11 @@ def _command(words: Sequence[str]) -> tuple[str | None, int]:
 
 def _place_of_command(words: Sequence[str]) -> int | None:
     """Return the position of the first word that is neither an option nor the value of one."""
-    skipped = False
+    is_option_value = False
     for place, word in enumerate(words):
-        if not skipped and not word.startswith("-"):
+        if not is_option_value and not word.startswith("-"):
             return place
-        skipped = word == LEVEL_OPTION and not skipped
+        is_option_value = word == LEVEL_OPTION and not is_option_value
     return None
 
 

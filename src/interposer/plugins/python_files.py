@@ -73,9 +73,9 @@ def _module_of(path: str, content: bytes) -> ModuleType:
     return module
 
 
-def _is_own_backend(value: object, module: ModuleType) -> bool:
-    is_backend = isinstance(value, type) and issubclass(value, Backend) and value.__module__ == module.__name__
-    return is_backend and "id" in vars(value)
+def _is_own_backend(member: object, module: ModuleType) -> bool:
+    is_backend = isinstance(member, type) and issubclass(member, Backend) and member.__module__ == module.__name__
+    return is_backend and "id" in vars(member)
 
 
 def backend_of_python_file(path: str, sha256: str = "") -> Backend:

@@ -32,8 +32,8 @@ def leading_layers(facts: Facts, layers: Sequence[str], measured: Collection[str
 
 def _producers(facts: Facts, name: str, order: Mapping[str, int]) -> list[str]:
     """Return the names of the layers that compute inputs of a layer, the last one first; only those in `order`."""
-    known = facts.layers.get(name)
-    names = [tensor.layer for tensor in known.inputs if tensor.layer in order] if known is not None else []
+    layer_facts = facts.layers.get(name)
+    names = [tensor.layer for tensor in layer_facts.inputs if tensor.layer in order] if layer_facts is not None else []
     return sorted(dict.fromkeys(names), key=lambda producer: order[producer], reverse=True)
 
 
@@ -45,26 +45,28 @@ def _leader(
     measured: Collection[str],
     order: Mapping[str, int],
 ) -> str:
-    first = name
-    while first not in measured and facts.layers[first].pointwise and producers[first]:
-        first = producers[first][0]
-    if first in measured:
-        return first
-    after = [reached for reached in _reached(first, consumers, measured) if reached in measured]
-    before = [reached for reached in _reached(name, producers, measured) if reached in measured]
-    if after:
-        return min(after, key=lambda reached: order[reached])
-    if before:
-        return max(before, key=lambda reached: order[reached])
-    return min(measured, key=lambda other: abs(order[other] - order[name]))
+    first_layer = name
+    while first_layer not in measured and facts.layers[first_layer].pointwise and producers[first_layer]:
+        first_layer = producers[first_layer][0]
+    if first_layer in measured:
+        return first_layer
+    layers_after = [reached for reached in _reached(first_layer, consumers, measured) if reached in measured]
+    layers_before = [reached for reached in _reached(name, producers, measured) if reached in measured]
+    if layers_after:
+        return min(layers_after, key=lambda reached: order[reached])
+    if layers_before:
+        return max(layers_before, key=lambda reached: order[reached])
+    return min(measured, key=lambda candidate: abs(order[candidate] - order[name]))
 
 
 def _reached(start: str, neighbours: Mapping[str, Sequence[str]], measured: Collection[str]) -> Iterator[str]:
     """Yield the layers that are reached from a layer, without going beyond measured ones."""
-    pending, seen = [start], {start}
-    while pending:
-        name = pending.pop()
+    stack, visited_layers = [start], {start}
+    while stack:
+        name = stack.pop()
         yield name
-        following = [] if name in measured else [other for other in neighbours[name] if other not in seen]
-        seen.update(following)
-        pending += following
+        following_layers = (
+            [] if name in measured else [neighbour for neighbour in neighbours[name] if neighbour not in visited_layers]
+        )
+        visited_layers.update(following_layers)
+        stack += following_layers

@@ -115,9 +115,9 @@ class Clock:
         for name, units in facts.units.items():
             for unit in units:
                 self._layers_of_unit.setdefault(unit, []).append(name)
-        measured = sum(map(self._unit_time, self._layers_of_unit))
+        measured_total = sum(map(self._unit_time, self._layers_of_unit))
         self._total_work = sum(self._work.values()) or 1.0
-        self._total = measured or self._times.whole
+        self._total = measured_total or self._times.whole
         self._groups = {unit: self._groups_of(unit) for unit in self._layers_of_unit} if self._times.units else {}
 
     def layer(self, name: str) -> Time:
@@ -130,19 +130,22 @@ class Clock:
             return self._estimated_time([name])
         groups = [self._groups[unit][name] for unit in self._facts.units.get(name, ())]
         ms = sum(group.ms * self._share_in(group, name) for group in groups)
-        shared = [group for group in groups if len(group.layers) > 1 and group.ms]
-        return self._measured_time(ms, not shared, shared[0] if len(shared) == 1 else None)
+        shared_groups = [group for group in groups if len(group.layers) > 1 and group.ms]
+        return self._measured_time(ms, not shared_groups, shared_groups[0] if len(shared_groups) == 1 else None)
 
     def _groups_of(self, unit: str) -> dict[str, Group]:
         """Return the group in which each layer of a running layer was measured, by the name of the layer."""
         layers, times = self._layers_of_unit[unit], self._times
-        measured = {name for name in layers if name in times.layers} if len(layers) > 1 else set()
-        if not measured:
+        measured_names = {name for name in layers if name in times.layers} if len(layers) > 1 else set()
+        if not measured_names:
             return dict.fromkeys(layers, Group(tuple(layers), self._unit_time(unit)))
         if times.others.get(unit):  # steps that are named after no layer computed the other layers
-            rest = Group(tuple(name for name in layers if name not in measured), times.others[unit])
-            return {name: Group((name,), times.layers[name]) if name in measured else rest for name in layers}
-        leaders = leading_layers(self._facts, layers, measured)
+            unmeasured_group = Group(tuple(name for name in layers if name not in measured_names), times.others[unit])
+            return {
+                name: Group((name,), times.layers[name]) if name in measured_names else unmeasured_group
+                for name in layers
+            }
+        leaders = leading_layers(self._facts, layers, measured_names)
         members: dict[str, list[str]] = {}
         for name in layers:
             members.setdefault(leaders[name], []).append(name)
@@ -168,8 +171,8 @@ class Clock:
             return self._measured_time(sum(map(self._unit_time, part.units)), True)
         return self._estimated_time(part.layers)
 
-    def _measured_time(self, ms: float, measured: bool, group: Group | None = None) -> Time:
-        return Time(ms, ms / self._total if self._total else 0.0, measured, group)
+    def _measured_time(self, ms: float, is_measured: bool, group: Group | None = None) -> Time:
+        return Time(ms, ms / self._total if self._total else 0.0, is_measured, group)
 
     def _estimated_time(self, layers: Iterable[str]) -> Time:
         share = sum(self._work.get(name, 0.0) for name in layers) / self._total_work

@@ -65,8 +65,10 @@ class Rules(dict[type[Op], tuple[tuple[Rewrite, bool], ...]]):
         self._rewrites = tuple(rewrites)
 
     def __missing__(self, op: type[Op]) -> tuple[tuple[Rewrite, bool], ...]:
-        matching = [rewrite for rewrite in self._rewrites if rewrite.may_apply_to(op)]
-        rules = self[op] = tuple([(rule, rule.traits is not None and op.traits is not Op.traits) for rule in matching])
+        matching_rewrites = [rewrite for rewrite in self._rewrites if rewrite.may_apply_to(op)]
+        rules = self[op] = tuple(
+            [(rule, rule.traits is not None and op.traits is not Op.traits) for rule in matching_rewrites]
+        )
         return rules
 
 
@@ -108,9 +110,9 @@ def _sweep(graph: Graph, rules: Rules, rewritten: Rewritten, bound: int, journal
         name, replacement = named_replacement
         if journal is not None and journal.before is None:
             journal.before = graph.clone()
-        affected = replace(graph, layer, replacement, by=name, journal=journal)
+        affected_layers = replace(graph, layer, replacement, by=name, journal=journal)
         rewritten.counts[name] += 1
-        pending_layers.extendleft(affected)
+        pending_layers.extendleft(affected_layers)
         if rewritten.counts.total() >= bound:
             rewritten.finished = False
             return False
@@ -146,16 +148,18 @@ def replace(
         return _move(graph, layer, replacement, by, journal)
     replacements = replacement if isinstance(replacement, tuple) else (replacement,)
     maker = _Maker(graph, layer, by)
-    stand_ins = [maker.stand_in(new, old) for new, old in zip(replacements, layer.outputs, strict=True)]
-    users = [use.layer for old in layer.outputs for use in old.uses]
-    for old, new in zip(layer.outputs, stand_ins, strict=True):
-        graph.replace_uses(old, new)
-    gone = graph.erase_dead([*maker.former_sources, layer])
+    stand_ins = [
+        maker.stand_in(new_value, old_value) for new_value, old_value in zip(replacements, layer.outputs, strict=True)
+    ]
+    users = [use.layer for old_value in layer.outputs for use in old_value.uses]
+    for old_value, new_value in zip(layer.outputs, stand_ins, strict=True):
+        graph.replace_uses(old_value, new_value)
+    erased_layers = graph.erase_dead([*maker.former_sources, layer])
     if layer in graph:
         graph.erase(layer)
-        gone.append(layer)
+        erased_layers.append(layer)
     maker.name_layers()
-    _remember(maker.new_of_layer, stand_ins, gone)
+    _remember(maker.new_of_layer, stand_ins, erased_layers)
     if journal is not None:
         journal.made.update(dict.fromkeys(maker.new_of_layer))
     if _log.isEnabledFor(logging.DEBUG):
@@ -163,12 +167,12 @@ def replace(
     return [*maker.new_of_layer, *dict.fromkeys(users)]
 
 
-def _move(graph: Graph, layer: Layer, moved: Moved, by: str, journal: Journal | None) -> list[Layer]:
+def _move(graph: Graph, layer: Layer, moved: Moved, rewrite_name: str, journal: Journal | None) -> list[Layer]:
     """Change a layer in place, add the transposes of its results, and return the layers to examine again.
 
     The infos of the results are those before with permuted axes, so that nothing is inferred.
     """
-    maker = _Maker(graph, layer, by)
+    maker = _Maker(graph, layer, rewrite_name)
     sources = [value.producer for value in layer.values]
     users = [use.layer for value in layer.outputs for use in value.uses]
     layer.op, layer.inferred = moved.op, None
@@ -177,17 +181,17 @@ def _move(graph: Graph, layer: Layer, moved: Moved, by: str, journal: Journal | 
             graph.set_input(layer, index, maker.input(source))
     results = zip(layer.outputs, moved.permutations, strict=True)
     transposes = [transpose for value, axes in results for transpose in _permute(graph, value, axes)]
-    gone = graph.erase_dead(sources)
+    erased_layers = graph.erase_dead(sources)
     maker.name_layers()
     _note_made(maker.new_of_layer)
-    original_names = [_stood_for(erased) for erased in gone if not erased.merged]
+    original_names = [_stood_for(erased) for erased in erased_layers if not erased.merged]
     if original_names:
         _note(layer, MergedNames((_stood_for(layer), *original_names)))
-    _log.debug("%s: moved the axes of %s", by, layer)
-    made = [*maker.new_of_layer, layer, *transposes]
+    _log.debug("%s: moved the axes of %s", rewrite_name, layer)
+    new_layers = [*maker.new_of_layer, layer, *transposes]
     if journal is not None:
-        journal.made.update(dict.fromkeys(made))
-    return [*made, *dict.fromkeys(users)]
+        journal.made.update(dict.fromkeys(new_layers))
+    return [*new_layers, *dict.fromkeys(users)]
 
 
 def _permute(graph: Graph, value: Value, axes: Sequence[int]) -> list[Layer]:
@@ -215,7 +219,7 @@ def _permute(graph: Graph, value: Value, axes: Sequence[int]) -> list[Layer]:
     return [added]
 
 
-def _remember(descriptions: Mapping[Layer, New], stand_ins: Iterable[Value], erased: Sequence[Layer]) -> None:
+def _remember(descriptions: Mapping[Layer, New], stand_ins: Iterable[Value], erased_layers: Sequence[Layer]) -> None:
     """Record the names of erased layers in the layers that replace them, for explanations.
 
     These are the new layers with `like` set to the erased layer, else the other new layers, else the producers of the
@@ -227,12 +231,12 @@ def _remember(descriptions: Mapping[Layer, New], stand_ins: Iterable[Value], era
         erased: the erased layers.
     """
     _note_made(descriptions)
-    claimed = {new.like for new in descriptions.values()}
-    names = [_stood_for(layer) for layer in reversed(erased) if layer not in claimed]
-    fresh = [layer for layer, new in descriptions.items() if not new.like and not isinstance(layer.op, Constant)]
-    for heir in fresh or dict.fromkeys(value.producer for value in stand_ins):
-        unnamed = heir in descriptions and not descriptions[heir].like
-        _note(heir, MergedNames((*(() if unnamed else (_stood_for(heir),)), *names)))
+    claimed_layers = {new.like for new in descriptions.values()}
+    names = [_stood_for(layer) for layer in reversed(erased_layers) if layer not in claimed_layers]
+    new_layers = [layer for layer, new in descriptions.items() if not new.like and not isinstance(layer.op, Constant)]
+    for heir in new_layers or dict.fromkeys(value.producer for value in stand_ins):
+        adds_name = heir in descriptions and not descriptions[heir].like
+        _note(heir, MergedNames((*(() if adds_name else (_stood_for(heir),)), *names)))
 
 
 def _note_made(descriptions: Mapping[Layer, New]) -> None:
@@ -240,9 +244,9 @@ def _note_made(descriptions: Mapping[Layer, New]) -> None:
         _note(layer, _stood_for(new.like) if new.like else NO_NAMES)
 
 
-def _note(layer: Layer, merged: MergedNames) -> None:
+def _note(layer: Layer, merged_names: MergedNames) -> None:
     """Set the names of the layers that a layer has replaced; none if it only stands for itself."""
-    layer.merged = NO_NAMES if merged.is_only(layer.name) and not isinstance(layer.op, Constant) else merged
+    layer.merged = NO_NAMES if merged_names.is_only(layer.name) and not isinstance(layer.op, Constant) else merged_names
 
 
 def _stood_for(layer: Layer) -> MergedNames:
@@ -252,8 +256,8 @@ def _stood_for(layer: Layer) -> MergedNames:
     """
     if layer.merged is not NO_NAMES and layer.merged:
         return layer.merged
-    original = not isinstance(layer.op, Constant) and layer.source != INSERTED
-    return MergedNames.of(layer.name) if original else NO_NAMES
+    is_original = not isinstance(layer.op, Constant) and layer.source != INSERTED
+    return MergedNames.of(layer.name) if is_original else NO_NAMES
 
 
 class _Maker:

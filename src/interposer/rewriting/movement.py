@@ -46,10 +46,10 @@ def move_transpose_up(op: Transpose | Permute, layer: Layer) -> Replacement:
         return None
     if not _leads_to_transpose(pointwise.layer.output, _FAR):
         return None
-    moved = [_transposed(value, op.permutation, layer.name) for value in pointwise.layer.values]
-    if None in moved or len(moved) < len(pointwise.layer.inputs):
+    moved_inputs = [_transposed(value, op.permutation, layer.name) for value in pointwise.layer.values]
+    if None in moved_inputs or len(moved_inputs) < len(pointwise.layer.inputs):
         return None
-    return New(pointwise.op, moved, like=pointwise.layer)
+    return New(pointwise.op, moved_inputs, like=pointwise.layer)
 
 
 def _leads_to_transpose(value: Value, far: int) -> bool:
@@ -68,14 +68,14 @@ def _leads_to_transpose(value: Value, far: int) -> bool:
     return any(meets_transpose) and meets_transpose.count(False) <= 1
 
 
-def _transposed(value: Value, axes: Sequence[int], below: str) -> Value | New | None:
+def _transposed(value: Value, axes: Sequence[int], name_below: str) -> Value | New | None:
     """Return an elementwise operand transposed by `axes`, or None if its shape or quantization does not allow that.
 
     An operand of lower rank first gets axes of size 1 in front, as broadcasting does; a single element needs nothing.
-    `below` is the name of the Transpose that moves, from which the new layer gets its name.
+    `name_below` is the name of the Transpose that moves, from which the new layer gets its name.
     """
     info, num_missing = value.known, len(axes) - value.known.rank
-    name = f"moved_up-{below.removeprefix('moved_up-')}"
+    name = f"moved_up-{name_below.removeprefix('moved_up-')}"
     if info.num_elements == 1:
         return value
     if not num_missing:
@@ -126,8 +126,8 @@ def reshape_to(shape: TensorShape) -> Reshape | None:
 
     None if the shape has two unknown dimensions, or one and also a dimension of 0.
     """
-    unknown = sum(isinstance(dim, Dim) for dim in shape)
-    if unknown > 1 or (unknown and 0 in shape):
+    num_unknown = sum(isinstance(dim, Dim) for dim in shape)
+    if num_unknown > 1 or (num_unknown and 0 in shape):
         return None
     return Reshape(tuple(-1 if isinstance(dim, Dim) else dim for dim in shape))
 

@@ -182,8 +182,8 @@ def gives(op: Op, inputs: Sequence[Value | New | None]) -> TensorInfo | None:
     infos = [info_of(source) for source in inputs]
     if None in infos and any([info is None and source is not None for info, source in zip(infos, inputs, strict=True)]):
         return None
-    inferred = inferred_for(op, infos)
-    return None if inferred is None else inferred[0]
+    inferred_infos = inferred_for(op, infos)
+    return None if inferred_infos is None else inferred_infos[0]
 
 
 def keeps_codes(layer: Layer) -> bool:

@@ -58,9 +58,13 @@ class Sinking:
         transposes = [layer for layer in graph if isinstance(layer.op, Transpose | Permute)]
         if not any(self._can_sink(layer) for layer in transposes):
             return graph
-        sunk = graph.clone()
-        apply_rewrites(sunk, self._rules)
-        return sunk if sum(isinstance(layer.op, Transpose | Permute) for layer in sunk) < len(transposes) else graph
+        sunk_graph = graph.clone()
+        apply_rewrites(sunk_graph, self._rules)
+        return (
+            sunk_graph
+            if sum(isinstance(layer.op, Transpose | Permute) for layer in sunk_graph) < len(transposes)
+            else graph
+        )
 
     def _can_sink(self, transpose: Layer) -> bool:
         return any(sink(user) is not None for user in transpose.output.consumers for sink in self._sinks)
@@ -114,8 +118,8 @@ def _sunk(layer: Layer, op: Any, sources: Sequence[Value | New | None], axes: Pe
 def merge_equal_transposes(op: Transpose | Permute, layer: Layer) -> Replacement:
     """Replace a Transpose by an earlier Transpose of the same value that gives the same."""
     transposes = (transpose for transpose in layer.values[0].consumers if isinstance(transpose.op, Transpose | Permute))
-    equal = (transpose for transpose in transposes if transpose.op.permutation == op.permutation)  # type: ignore[attr-defined]
-    first = next(transpose for transpose in equal if transpose.output.info == layer.output.info)
+    equal_transposes = (transpose for transpose in transposes if transpose.op.permutation == op.permutation)  # type: ignore[attr-defined]
+    first = next(transpose for transpose in equal_transposes if transpose.output.info == layer.output.info)
     return None if first is layer else first.output
 
 
@@ -150,8 +154,8 @@ def _untransposed(value: Value | None, axes: Permutation) -> Value | New | None:
         return value
     if array is None or array.ndim > len(axes) or (info.quantization is not None and info.quantization.per_axis):
         return None
-    wide = array.reshape((1,) * (len(axes) - array.ndim) + array.shape)
-    return constant(wide.transpose(inverse(axes)), info.quantization, name=f"{value.name}/before")
+    wide_array = array.reshape((1,) * (len(axes) - array.ndim) + array.shape)
+    return constant(wide_array.transpose(inverse(axes)), info.quantization, name=f"{value.name}/before")
 
 
 @rewrite(Concat)
@@ -202,12 +206,12 @@ def sink_past_reduction(op: Mean | Reduce, layer: Layer) -> Replacement:
     axes = _common_transpose(layer.inputs[:1])
     if axes is None:
         return None
-    gone = reduced_axes(op.axis, len(axes))
-    new = op.replace(axis=tuple(sorted(axes[axis] for axis in gone)))
+    axes_removed = reduced_axes(op.axis, len(axes))
+    new_op = op.replace(axis=tuple(sorted(axes[axis] for axis in axes_removed)))
     if op.keep_dims:
-        return _sunk(layer, new, [_source(layer)], axes)
-    left = [axis for number, axis in enumerate(axes) if number not in gone]
-    return New(new, [_source(layer)], like=layer) if left == sorted(left) else None
+        return _sunk(layer, new_op, [_source(layer)], axes)
+    axes_left = [axis for number, axis in enumerate(axes) if number not in axes_removed]
+    return New(new_op, [_source(layer)], like=layer) if axes_left == sorted(axes_left) else None
 
 
 @rewrite(Reshape)
@@ -224,23 +228,23 @@ def sink_past_reshape(op: Reshape, layer: Layer) -> Replacement:
     groups = _groups([sizes[axis] for axis in axes], info.shape)
     if groups is None:
         return None
-    ordered = sorted(groups, key=lambda group: [axes[axis] for axis in group[0]] or [-1])
-    source_order = tuple(axes[axis] for source_axes, _ in ordered for axis in source_axes)
-    result_order = tuple(axis for _, result_axes in ordered for axis in result_axes)
+    ordered_groups = sorted(groups, key=lambda group: [axes[axis] for axis in group[0]] or [-1])
+    source_order = tuple(axes[axis] for source_axes, _ in ordered_groups for axis in source_axes)
+    result_order = tuple(axis for _, result_axes in ordered_groups for axis in result_axes)
     if not _keeps_order(sizes, source_order):
         if inverse(result_order) != _CHANNELS_FIRST:
             return None
         source = New(transpose(source_order), [source], name=f"{layer.name}/transposed")
-    turned = Reshape(tuple(int(info.shape[axis]) for axis in result_order))
+    moved_reshape = Reshape(tuple(int(info.shape[axis]) for axis in result_order))
     if result_order == tuple(range(len(result_order))):
-        return New(turned, [source], like=layer)
-    return _sunk(layer, turned, [source], inverse(result_order))
+        return New(moved_reshape, [source], like=layer)
+    return _sunk(layer, moved_reshape, [source], inverse(result_order))
 
 
 def _keeps_order(sizes: Sequence[int], axes: Permutation) -> bool:
     """Return True if a transpose of a tensor with these sizes moves no element, but only axes of size 1."""
-    long = [axis for axis in axes if sizes[axis] != 1]
-    return long == sorted(long)
+    long_axes = [axis for axis in axes if sizes[axis] != 1]
+    return long_axes == sorted(long_axes)
 
 
 def _groups(first: Sequence[int], second: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:
@@ -263,8 +267,8 @@ def _groups(first: Sequence[int], second: Sequence[int]) -> list[tuple[list[int]
             )
         group_pairs.append((first_group, second_group))
     if first_axes or second_axes:
-        last = group_pairs[-1] if group_pairs else ([], [])
-        group_pairs[-1:] = [([*last[0], *first_axes], [*last[1], *second_axes])]
+        last_pair = group_pairs[-1] if group_pairs else ([], [])
+        group_pairs[-1:] = [([*last_pair[0], *first_axes], [*last_pair[1], *second_axes])]
     return group_pairs
 
 
@@ -276,8 +280,12 @@ def sunk_past_images(*ops: type[Op]) -> Rewrite:
         """Move a transpose to the layout of a layer on images from its input to its result, as the layout changes."""
         axes = _common_transpose(layer.inputs[:1])
         rank = 0 if axes is None else len(axes)
-        first, last = (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
-        if axes is None or rank < 3 or axes != (last if op.data_layout.channels_last else first):
+        to_channels_first, to_channels_last = (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
+        if (
+            axes is None
+            or rank < 3
+            or axes != (to_channels_last if op.data_layout.channels_last else to_channels_first)
+        ):
             return None
         return _sunk(layer, op.replace(data_layout=op.data_layout.other), [_source(layer), *layer.inputs[1:]], axes)
 

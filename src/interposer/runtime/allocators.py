@@ -30,14 +30,14 @@ def use_allocators(registry: BackendRegistry, allocators: Mapping[str, CustomAll
         registry.restrict(allocators, "the runtime is protected, and there is no custom allocator for it")
 
 
-def _disagreement(backend: Backend, allocator: CustomAllocator, protected: bool) -> str | None:
+def _disagreement(backend: Backend, allocator: CustomAllocator, is_protected: bool) -> str | None:
     source, has_protected_content = allocator.memory_source, backend.capabilities.has(PROTECTED_CONTENT)
     if source not in list(MemorySource):  # which has single kinds only
         return f"its memory_source is {source!r}; expected one kind of memory"
     if source == MemorySource.DMA_BUF_PROTECTED and not has_protected_content:
         return f"it gives protected memory, and the backend has not the capability {PROTECTED_CONTENT}"
-    if protected and not has_protected_content:
+    if is_protected and not has_protected_content:
         return f"the runtime is protected, and the backend has not the capability {PROTECTED_CONTENT}"
-    if protected and source != MemorySource.DMA_BUF_PROTECTED:
+    if is_protected and source != MemorySource.DMA_BUF_PROTECTED:
         return f"the runtime is protected, and it gives {source.name}, not {MemorySource.DMA_BUF_PROTECTED.name}"
     return backend.use_custom_memory_allocator(allocator)

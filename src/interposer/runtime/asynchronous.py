@@ -178,8 +178,8 @@ class _Run:
         self._begins, self._ends = [0] * count, [0] * count
         self._is_alone = get_ident() in _measuring or (control is not None and control.measures)
         self._last: dict[QueueKey, tuple[Queue, int]] = {}
-        remaining = None if control is None else control.remaining
-        self._deadline = None if remaining is None else time.monotonic() + remaining
+        seconds_left = None if control is None else control.remaining
+        self._deadline = None if seconds_left is None else time.monotonic() + seconds_left
         self._patience: Patience | None = None  # after a cancellation
         self._is_waiting = False
         self._submitting = threading.Lock()  # branches on the host may be on several threads
@@ -207,10 +207,10 @@ class _Run:
 
     def _submit(self, task: _Task) -> None:
         queue = self._factories.queue(task.queue)
-        after = [event for number in task.before if (event := self._events[number]) is not READY]
+        earlier_events = [event for number in task.before if (event := self._events[number]) is not READY]
         self._begins[task.number] = perf_counter_ns()
         with self._submitting, marked(self._steps._mark_of(task.layer)) if active_marks else nullcontext():
-            event = queue.submit(task.workload, task.inputs, task.outputs, after, self._deadline)
+            event = queue.submit(task.workload, task.inputs, task.outputs, earlier_events, self._deadline)
             self._events[task.number], self._last[task.queue] = event, (queue, task.number)
         task.note()
         if self._is_alone or event is READY:
@@ -315,12 +315,14 @@ class _Run:
         """Return the error of the layer that failed first; None if it is `error`."""
         if not isinstance(error, _EarlierFailureError):
             return None
-        failed = [
+        failed_tasks = [
             (task, layer_error)
             for task, event in zip(self._tasks, self._events, strict=True)
             if task is not None and (layer_error := event.error()) is not None
         ]
-        causes = [pair for pair in failed if not isinstance(pair[1], SkippedError | RunCancelledError)] or failed
+        causes = [
+            pair for pair in failed_tasks if not isinstance(pair[1], SkippedError | RunCancelledError)
+        ] or failed_tasks
         task, layer_error = causes[0]
         if self._control is not None:  # it was stopped, perhaps
             self._control.check(task.layer, task.place)
@@ -352,18 +354,20 @@ class _Run:
 
     def _record_ends(self, trace: RunTrace) -> None:
         """Add the times of submitted layers to a trace: from the end of what they wait for, to their own end."""
-        waiting: dict[QueueKey, list[int]] = {}
+        numbers_of_queue: dict[QueueKey, list[int]] = {}
         for task in filter(None, self._tasks):
             if task.call is None and not self._ends[task.number]:
-                waiting.setdefault(task.queue, []).append(task.number)
-        others = [threading.Thread(target=self._observe, args=(numbers,)) for numbers in list(waiting.values())[1:]]
-        for thread in others:
+                numbers_of_queue.setdefault(task.queue, []).append(task.number)
+        observers = [
+            threading.Thread(target=self._observe, args=(numbers,)) for numbers in list(numbers_of_queue.values())[1:]
+        ]
+        for thread in observers:
             thread.start()
-        for numbers in list(waiting.values())[:1]:
+        for numbers in list(numbers_of_queue.values())[:1]:
             self._observe(numbers)
-        for thread in others:
+        for thread in observers:
             thread.join()
-        for numbers in waiting.values():
+        for numbers in numbers_of_queue.values():
             for number, before in zip(numbers, (None, *numbers), strict=False):
                 earlier = [*self._steps.earlier(number), *([] if before is None else [before])]
                 begin = max([self._begins[number], *(self._ends[each] for each in earlier if self._tasks[each])])

@@ -193,16 +193,16 @@ def _listed(bindings: Mapping[int, Binding]) -> str:
 def _id_errors(kind: str, bindings: Mapping[int, Binding], arrays: object) -> list[str]:
     if not isinstance(arrays, Mapping):
         raise BindingError(f"{kind}s must be a mapping from binding id to array, not {type(arrays).__name__}")
-    absent = [
+    absent_bindings = [
         binding
         for binding in bindings.values()
         if binding.id not in arrays and (kind == "input" or _is_fixed(binding.info))
     ]
-    missing = [f"no tensor was given for {kind} {binding.id} ({binding.name})" for binding in absent]
-    extra = [
+    missing_errors = [f"no tensor was given for {kind} {binding.id} ({binding.name})" for binding in absent_bindings]
+    extra_errors = [
         f"no {kind} has the binding id {key!r}; there are {_listed(bindings)}" for key in arrays if key not in bindings
     ]
-    return missing + extra
+    return missing_errors + extra_errors
 
 
 def _is_fixed(info: TensorInfo) -> bool:
@@ -246,8 +246,8 @@ def _text_problems(title: str, info: TensorInfo, array: Array) -> Iterator[str]:
 
 
 def _type_name(dtype: np.dtype[Any]) -> str:
-    swapped = dtype.byteorder not in "=|" and dtype != dtype.newbyteorder("=")
-    return f"{dtype.newbyteorder('=')} with its bytes the other way round" if swapped else str(dtype)
+    is_swapped = dtype.byteorder not in "=|" and dtype != dtype.newbyteorder("=")
+    return f"{dtype.newbyteorder('=')} with its bytes the other way round" if is_swapped else str(dtype)
 
 
 def _checked_target(binding: Binding, memory: Any, errors: list[str]) -> Array:

@@ -93,12 +93,12 @@ def control_workload(op: ControlFlow, regions: Sequence[Region]) -> ControlWorkl
 
 class _IfWorkload(ControlWorkload):
     def compute(self, condition: Array, inputs: Sequence[Array]) -> list[Array]:
-        taken = 0 if _single(condition, "the condition") else 1
-        region = self.regions[taken]
+        taken_index = 0 if _single(condition, "the condition") else 1
+        region = self.regions[taken_index]
         with _inside(region):
-            if self.op.failures[taken]:
-                reason = f"it cannot be computed for these inputs: {self.op.failures[taken]}"
-                raise InvalidValueError(reason, operand="condition", value=taken == 0)
+            if self.op.failures[taken_index]:
+                reason = f"it cannot be computed for these inputs: {self.op.failures[taken_index]}"
+                raise InvalidValueError(reason, operand="condition", value=taken_index == 0)
             return region.run(inputs)
 
 
@@ -107,38 +107,42 @@ class _LoopWorkload(ControlWorkload):
         op, [body] = self.op, self.regions
         trips = None if trip_count is None else int(_single(trip_count, "the trip count"))
         continues = condition is None or bool(_single(condition, "the condition"))
-        carried = list(inputs[: op.num_carried])
-        collected: list[list[Array]] = [[] for _ in range(op.num_scan_outputs)]
+        carried_values = list(inputs[: op.num_carried])
+        collected_arrays: list[list[Array]] = [[] for _ in range(op.num_scan_outputs)]
         body.enter(dict(enumerate(inputs[op.num_carried :], 2 + op.num_carried)))
         iteration = 0
         while continues and (trips is None or iteration < trips):
             with _inside(body, iteration):
-                condition_after, *region_outputs = body.run([np.array(iteration, np.int64), np.array(True), *carried])
+                condition_after, *region_outputs = body.run(
+                    [np.array(iteration, np.int64), np.array(True), *carried_values]
+                )
                 continues = bool(_single(condition_after, "the condition"))
-            carried = region_outputs[: op.num_carried]
-            _collect(collected, region_outputs[op.num_carried :])
+            carried_values = region_outputs[: op.num_carried]
+            _collect(collected_arrays, region_outputs[op.num_carried :])
             iteration += 1
         infos = [layer.values[0].known for layer in body.outputs[1 + op.num_carried :]]
-        return carried + [_stacked(*pair, 0) for pair in zip(collected, infos, strict=True)]
+        return carried_values + [_stacked(*pair, 0) for pair in zip(collected_arrays, infos, strict=True)]
 
 
 class _ScanWorkload(ControlWorkload):
     def compute(self, inputs: Sequence[Array]) -> list[Array]:
         op, [body] = self.op, self.regions
         first_captured = op.num_states + op.num_scan_inputs
-        carried, scanned = list(inputs[: op.num_states]), inputs[op.num_states : first_captured]
+        carried_values, scanned = list(inputs[: op.num_states]), inputs[op.num_states : first_captured]
         slices = [np.moveaxis(array, op.axis(index, array.ndim), 0) for index, array in enumerate(scanned)]
         backwards = op.reverse_inputs or (False,) * len(slices)
         slices = [array[::-1] if reversed_ else array for array, reversed_ in zip(slices, backwards, strict=True)]
-        collected: list[list[Array]] = [[] for _ in range(op.num_scan_outputs)]
+        collected_arrays: list[list[Array]] = [[] for _ in range(op.num_scan_outputs)]
         body.enter(dict(enumerate(inputs[first_captured:], first_captured)))
         for iteration in range(_length(slices)):
             with _inside(body, iteration):
-                region_outputs = body.run([*carried, *(np.asarray(array[iteration], order="C") for array in slices)])
-            carried = region_outputs[: op.num_states]
-            _collect(collected, region_outputs[op.num_states :])
+                region_outputs = body.run(
+                    [*carried_values, *(np.asarray(array[iteration], order="C") for array in slices)]
+                )
+            carried_values = region_outputs[: op.num_states]
+            _collect(collected_arrays, region_outputs[op.num_states :])
         infos = [layer.values[0].known for layer in body.outputs[op.num_states :]]
-        return carried + [self._gathered(*pair) for pair in enumerate(zip(collected, infos, strict=True))]
+        return carried_values + [self._gathered(*pair) for pair in enumerate(zip(collected_arrays, infos, strict=True))]
 
     def _gathered(self, index: int, slices_and_info: tuple[list[Array], TensorInfo]) -> Array:
         arrays, info = slices_and_info
@@ -150,18 +154,18 @@ class _ScanWorkload(ControlWorkload):
 class _WhileWorkload(ControlWorkload):
     def compute(self, inputs: Sequence[Array]) -> list[Array]:
         op, [condition, body] = self.op, self.regions
-        carried, iteration = list(inputs[: op.num_carried]), 0
+        carried_values, iteration = list(inputs[: op.num_carried]), 0
         for region in self.regions:
             region.enter(dict(enumerate(inputs[op.num_carried :], op.num_carried)))
-        while self._holds(condition, carried, iteration):
+        while self._holds(condition, carried_values, iteration):
             with _inside(body, iteration):
-                carried = body.run(carried)
+                carried_values = body.run(carried_values)
             iteration += 1
-        return carried
+        return carried_values
 
-    def _holds(self, region: Region, carried: Sequence[Array], iteration: int) -> bool:
+    def _holds(self, region: Region, carried_values: Sequence[Array], iteration: int) -> bool:
         with _inside(region, iteration):
-            [condition] = region.run(carried)
+            [condition] = region.run(carried_values)
             return bool(_single(condition, "the condition"))
 
 
@@ -205,13 +209,15 @@ def _length(slices: Sequence[Array]) -> int:
     return lengths[0]
 
 
-def _collect(collected: Sequence[list[Array]], arrays: Sequence[Array]) -> None:
-    for index, (earlier, array) in enumerate(zip(collected, arrays, strict=True)):
-        if earlier and earlier[0].shape != array.shape:
-            shapes = f"{list(array.shape)} in iteration {len(earlier)} and {list(earlier[0].shape)} before"
+def _collect(collected_arrays: Sequence[list[Array]], arrays: Sequence[Array]) -> None:
+    for index, (earlier_arrays, array) in enumerate(zip(collected_arrays, arrays, strict=True)):
+        if earlier_arrays and earlier_arrays[0].shape != array.shape:
+            shapes = (
+                f"{list(array.shape)} in iteration {len(earlier_arrays)} and {list(earlier_arrays[0].shape)} before"
+            )
             raise InvalidValueError(f"collected output {index} has the shape {shapes}")
         current_room().take(array.nbytes)
-        earlier.append(array)
+        earlier_arrays.append(array)
 
 
 def _stacked(arrays: Sequence[Array], info: TensorInfo, axis: int) -> Array:

@@ -90,8 +90,8 @@ class CreationOptions:
             expect(allocator, CustomAllocator, f"the custom allocator of backend {backend!r} must be a CustomAllocator")
         strategies = self.memory_strategies
         expect(strategies, Mapping, "memory_strategies must be a mapping from backend's id to a strategy")
-        chosen = {backend: chosen_strategy(backend, strategy) for backend, strategy in strategies.items()}
-        object.__setattr__(self, "memory_strategies", chosen)
+        strategy_of_backend = {backend: chosen_strategy(backend, strategy) for backend, strategy in strategies.items()}
+        object.__setattr__(self, "memory_strategies", strategy_of_backend)
         expect(self.protected_mode, bool, "protected_mode must be True or False")
         expect(self.all_contexts, bool, "all_contexts must be True or False")
         expect(self.profiling, ExternalProfilingOptions | None, "profiling must be ExternalProfilingOptions(...)")

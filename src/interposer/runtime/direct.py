@@ -87,8 +87,8 @@ def repeating_call(
     from interposer.plugins.capi.running import direct  # noqa: PLC0415 - only where there are plug-ins
 
     call = direct.direct_call(part.workload, part.facts)
-    distinct = list(dict.fromkeys(values))
-    return None if call is None else RepeatingCall(call, [distinct.index(value) for value in values])
+    distinct_values = list(dict.fromkeys(values))
+    return None if call is None else RepeatingCall(call, [distinct_values.index(value) for value in values])
 
 
 def copying_call(steps: Steps, bindings: Bindings, inputs: Sequence[int]) -> CopyingCall | None:
@@ -243,10 +243,10 @@ class StatefulCall:
             return None
         with memory.turn(self._states) as turn:
             state_arrays, targets = turn
-            written = [empty(info) for info in self._infos] if outputs is None else outputs
+            output_arrays = [empty(info) for info in self._infos] if outputs is None else outputs
             all_outputs = self._call.run(
                 [*inputs, *[state_arrays[state_id] for state_id in self._state_inputs]],
-                [*[targets[state_id] for state_id in self._state_outputs], *written],
+                [*[targets[state_id] for state_id in self._state_outputs], *output_arrays],
             )
             if all_outputs is None:
                 targets.update(state_arrays)

@@ -55,19 +55,26 @@ def run_watched(
 
 
 def _run_apart(
-    loaded: LoadedNetwork, inputs: Mapping[int, Any], outputs: Mapping[int, Any] | None, control: RunControl
+    loaded_network: LoadedNetwork, inputs: Mapping[int, Any], outputs: Mapping[int, Any] | None, control: RunControl
 ) -> dict[int, Any]:
     """Run once in a separate thread, and wait for it until the deadline of `control`.
 
     The thread writes to private arrays, which are copied to `outputs` afterwards, so that an abandoned run does no
     harm.
     """
-    output_arrays = {} if outputs is None else loaded.bindings.checked_outputs(outputs)
-    computed: dict[int, Any] = run_within(control, lambda: run(loaded, inputs, None, None, control), loaded.give_up)
+    output_arrays = {} if outputs is None else loaded_network.bindings.checked_outputs(outputs)
+    computed_outputs: dict[int, Any] = run_within(
+        control, lambda: run(loaded_network, inputs, None, None, control), loaded_network.give_up
+    )
     for output_id, target in output_arrays.items():
-        check_shape(output_id, loaded.bindings.outputs[output_id].name, TensorShape(computed[output_id].shape), target)
-        np.copyto(target, computed[output_id])
-    return {**computed, **output_arrays}
+        check_shape(
+            output_id,
+            loaded_network.bindings.outputs[output_id].name,
+            TensorShape(computed_outputs[output_id].shape),
+            target,
+        )
+        np.copyto(target, computed_outputs[output_id])
+    return {**computed_outputs, **output_arrays}
 
 
 def run_imported(
@@ -102,40 +109,47 @@ def run_imported(
     return run(loaded, arrays, output_arrays, working)
 
 
-def _targets(loaded: LoadedNetwork, imported: ImportedRun, outputs: Mapping[int, Any] | None) -> Mapping[int, Any]:
+def _targets(
+    loaded_network: LoadedNetwork, imported_run: ImportedRun, outputs: Mapping[int, Any] | None
+) -> Mapping[int, Any]:
     """Return the arrays that a run writes its outputs to, by binding id.
 
     These are the imported outputs, and for the others the caller's `outputs`, or new arrays if `outputs` is None.
     """
     if outputs is not None:
-        return _with_imported("output", imported.outputs, outputs)
-    return loaded.bindings.new_outputs() | dict(imported.outputs)
+        return _with_imported("output", imported_run.outputs, outputs)
+    return loaded_network.bindings.new_outputs() | dict(imported_run.outputs)
 
 
-def _with_imported(kind: str, imported: Mapping[int, Array], arrays: Mapping[int, Any] | None) -> dict[int, Any]:
+def _with_imported(kind: str, imported_arrays: Mapping[int, Array], arrays: Mapping[int, Any] | None) -> dict[int, Any]:
     if arrays is not None and not isinstance(arrays, Mapping):
         raise BindingError(f"{kind}s must be a mapping from binding id to array, not {type(arrays).__name__}")
     for binding in arrays or {}:
-        if binding in imported:
+        if binding in imported_arrays:
             raise BindingError(f"{kind} {binding} is given twice: as it was imported, and as an array")
-    return {**(arrays or {}), **imported}
+    return {**(arrays or {}), **imported_arrays}
 
 
 def _refuse_overlaps(
-    loaded: LoadedNetwork, imported: ImportedRun, arrays: Mapping[int, Array], targets: Mapping[int, Array] | None
+    loaded_network: LoadedNetwork,
+    imported_run: ImportedRun,
+    arrays: Mapping[int, Array],
+    targets: Mapping[int, Array] | None,
 ) -> None:
     """Raise `BindingError` if an imported output overlaps an array of the same run, because it would need a copy.
 
     `arrays` and `targets` are the inputs and outputs of the run by binding id, imported ones included.
     """
-    not_imported = [("input", binding, array) for binding, array in arrays.items() if binding not in imported.inputs]
-    not_imported += [
-        ("output", binding, array) for binding, array in (targets or {}).items() if binding not in imported.outputs
+    not_imported = [
+        ("input", binding, array) for binding, array in arrays.items() if binding not in imported_run.inputs
     ]
-    for binding, target in imported.outputs.items():
+    not_imported += [
+        ("output", binding, array) for binding, array in (targets or {}).items() if binding not in imported_run.outputs
+    ]
+    for binding, target in imported_run.outputs.items():
         for kind, other_binding, array in not_imported:
             if share_memory(target, array):
-                name = loaded.bindings.outputs[binding].name
+                name = loaded_network.bindings.outputs[binding].name
                 raise BindingError(
                     f"output {binding} ({name}) overlaps {kind} {other_binding} in memory; one run cannot use both"
                 )

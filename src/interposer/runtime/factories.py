@@ -147,8 +147,10 @@ class Factories:
         backend: Backend | None = None if backend_id is None else self._optimized.backends.get(backend_id)
         if backend is None:
             where = "on no backend" if backend_id is None else f"on backend {backend_id!r}"
-            known = ", ".join(self._optimized.backends) or "none"
-            raise LoadError(f"{user} would run {where}, but the network was divided among these backends: {known}")
+            known_backends = ", ".join(self._optimized.backends) or "none"
+            raise LoadError(
+                f"{user} would run {where}, but the network was divided among these backends: {known_backends}"
+            )
         return backend
 
     def _register_handle_factories(self, backend: Backend) -> None:
@@ -251,7 +253,12 @@ class Factories:
             return ImportWorkload(common_sources[0], counts) if common_sources else CopyWorkload(counts)
         both_ways = (target_factory, source_factory), (source_factory, target_factory)
         device_factory = next(
-            (factory for factory, other in both_ways if factory.supports_device_copy and other.supports_map), None
+            (
+                factory
+                for factory, other_factory in both_ways
+                if factory.supports_device_copy and other_factory.supports_map
+            ),
+            None,
         )
         if target_factory.peers and target_factory.peers == source_factory.peers:
             device_factory = target_factory
@@ -330,7 +337,11 @@ class Factories:
             return ArrayHandle
         preferred_ids = self._optimized.backends[str(layer.backend)].handle_factory_preferences
         factory_id = next(
-            (preferred for preferred in preferred_ids if preferred in self.registry or preferred == DEFAULT_FACTORY),
+            (
+                preferred_id
+                for preferred_id in preferred_ids
+                if preferred_id in self.registry or preferred_id == DEFAULT_FACTORY
+            ),
             None,
         )
         if factory_id is None:
@@ -446,9 +457,9 @@ class Factories:
         """Let recorders know that the arena of a backend is acquired (`sign` is 1) or released (-1)."""
         size = int(getattr(self.managers[backend], "planned_bytes", 0))
         if size and self._sites is not None:
-            shared = "" if "+" in backend else backend
+            backend_of_arena = "" if "+" in backend else backend
             tensors = partial(_held, self.tensors, self.managers[backend])
-            self._sites.memory(f"arena of {backend}", sign * size, "arena", shared, tensors)
+            self._sites.memory(f"arena of {backend}", sign * size, "arena", backend_of_arena, tensors)
 
     def release(self) -> None:
         """Let the backends release their memory; failures are only logged."""
@@ -518,9 +529,9 @@ class _OwnHandles(TensorHandleFactory):
         """Return a handle for a tensor with this info, which the backend's workload factory creates."""
         return self._factory.create_tensor_handle(info)
 
-    def new_handle(self, info: TensorInfo, layout: DataLayout | None, managed: bool) -> TensorHandle:
+    def new_handle(self, info: TensorInfo, layout: DataLayout | None, is_managed: bool) -> TensorHandle:
         """Return a handle that the backend's workload factory creates for a tensor with these properties."""
-        return self._factory.new_handle(info, layout, managed)
+        return self._factory.new_handle(info, layout, is_managed)
 
 
 def _layout_of(value: Value) -> DataLayout | None:
@@ -534,9 +545,9 @@ def _runs_on_host(layer: Layer) -> bool:
     return isinstance(layer.op, ControlFlow | Debug | MemCopy | MemImport)
 
 
-def _checked(returned: object, info: TensorInfo, method_name: str, layer: Layer) -> TensorHandle:
+def _checked(returned_object: object, info: TensorInfo, method_name: str, layer: Layer) -> TensorHandle:
     backend = str(layer.backend)
-    handle = checked(returned, TensorHandle, method_name, backend)
+    handle = checked(returned_object, TensorHandle, method_name, backend)
     if handle.info != info:
         raise BackendContractError(f"{method_name} gave a handle of {handle.info}; expected {info}", backend=backend)
     return handle

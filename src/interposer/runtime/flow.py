@@ -32,8 +32,8 @@ class Flow:
     def __init__(self, predecessors: Sequence[set[int]], width: int) -> None:
         self.predecessors, self.width = tuple(predecessors), width
         self.successors: list[list[int]] = [[] for _ in predecessors]
-        for index, earlier in enumerate(predecessors):
-            for predecessor in earlier:
+        for index, earlier_indices in enumerate(predecessors):
+            for predecessor in earlier_indices:
                 self.successors[predecessor].append(index)
 
     def run(self, work: Work, help_with: Helpers) -> None:
@@ -60,7 +60,7 @@ class _FlowRun:
     def __init__(self, flow: Flow, work: Work) -> None:
         self._flow, self._work = flow, work
         self._unmet_counts = [len(predecessors) for predecessors in flow.predecessors]
-        self._ready_indices = deque(index for index, waiting in enumerate(self._unmet_counts) if not waiting)
+        self._ready_indices = deque(index for index, unmet_count in enumerate(self._unmet_counts) if not unmet_count)
         self._num_unfinished = len(flow.predecessors)
         self._active: set[int] = set()  # ids of threads that run a layer
         self._error: BaseException | None = None
@@ -130,8 +130,8 @@ def flow_of(running: Sequence[Layer], root: Callable[[Value], Value] = lambda va
     if len(backends) < 2:
         return None
     predecessors = dependencies_of(running, root, lambda layer: layer.backend)
-    wide = _is_parallel(running, predecessors)
-    return Flow(predecessors, len(backends)) if wide else None
+    is_wide = _is_parallel(running, predecessors)
+    return Flow(predecessors, len(backends)) if is_wide else None
 
 
 def dependencies_of(
@@ -149,17 +149,17 @@ def dependencies_of(
     position = {layer: index for index, layer in enumerate(running)}
     predecessors: list[set[int]] = [set() for _ in running]
     latest_of_lane: dict[Hashable, int] = {}
-    touched: dict[Hashable, set[int]] = {}
+    touched_by_arena: dict[Hashable, set[int]] = {}
     for index, layer in enumerate(running):
         predecessors[index] |= {position[producer] for producer in _producers(layer, position)}
         if lane(layer) in latest_of_lane:
             predecessors[index].add(latest_of_lane[lane(layer)])
         latest_of_lane[lane(layer)] = index
         for arena in {_arena(root(value)) for value in layer.outputs}:
-            predecessors[index] |= touched.pop(arena, set())
-            touched[arena] = {index}
+            predecessors[index] |= touched_by_arena.pop(arena, set())
+            touched_by_arena[arena] = {index}
         for arena in {_arena(root(value)) for value in layer.values if not value.is_constant}:
-            touched.setdefault(arena, set()).add(index)
+            touched_by_arena.setdefault(arena, set()).add(index)
         predecessors[index].discard(index)
     return predecessors
 
@@ -173,32 +173,32 @@ def _arena(value: Value) -> Hashable:
 
 
 def _producers(layer: Layer, position: dict[Layer, int]) -> set[Layer]:
-    producers, pending = set[Layer](), [value.producer for value in layer.values]
-    while pending:
-        producer = pending.pop()
+    producers, stack = set[Layer](), [value.producer for value in layer.values]
+    while stack:
+        producer = stack.pop()
         if producer in position:
             producers.add(producer)
         elif not isinstance(producer.op, Input):
-            pending += [value.producer for value in producer.values]
+            stack += [value.producer for value in producer.values]
     return producers
 
 
-def _is_parallel(running: Sequence[Layer], predecessors: Sequence[set[int]]) -> bool:
+def _is_parallel(running_layers: Sequence[Layer], predecessors: Sequence[set[int]]) -> bool:
     """Return True if two layers on different backends could run at the same time; copies and imports do not count.
 
     `predecessors` has for each layer the positions of the layers that must be finished first.
     """
     ancestors_of: list[int] = []
-    computing: dict[str | None, int] = {}
-    for index, layer in enumerate(running):
+    mask_of_backend: dict[str | None, int] = {}
+    for index, layer in enumerate(running_layers):
         ancestors = 0
         for predecessor in predecessors[index]:
             ancestors |= ancestors_of[predecessor] | (1 << predecessor)
         ancestors_of.append(ancestors)
         if isinstance(layer.op, MemCopy | MemImport):
             continue
-        computed_elsewhere = sum(mask for backend, mask in computing.items() if backend != layer.backend)
+        computed_elsewhere = sum(mask for backend, mask in mask_of_backend.items() if backend != layer.backend)
         if computed_elsewhere & ~ancestors:
             return True
-        computing[layer.backend] = computing.get(layer.backend, 0) | (1 << index)
+        mask_of_backend[layer.backend] = mask_of_backend.get(layer.backend, 0) | (1 << index)
     return False

@@ -171,12 +171,12 @@ class Imports:
         with self._lock:
             for import_id in unique_ids:
                 self._checked(kind, import_id)
-            cleared = {import_id: self._imports.pop(import_id) for import_id in unique_ids}
-            keys = [key for key, run in self._runs.items() if not run.ids.isdisjoint(cleared)]
+            cleared_imports = {import_id: self._imports.pop(import_id) for import_id in unique_ids}
+            keys = [key for key, run in self._runs.items() if not run.ids.isdisjoint(cleared_imports)]
             affected_runs = [self._runs.pop(key) for key in keys]
             for run in affected_runs:
                 run.cleared = True
-        for import_ in cleared.values():
+        for import_ in cleared_imports.values():
             _drop(import_)
         return affected_runs
 
@@ -189,12 +189,12 @@ class Imports:
     def clear_all(self) -> list[ImportedRun]:
         """Clear all imports, as when the network is unloaded; return the prepared runs that used them."""
         with self._lock:
-            cleared, affected_runs = list(self._imports.values()), list(self._runs.values())
+            cleared_imports, affected_runs = list(self._imports.values()), list(self._runs.values())
             self._imports.clear()
             self._runs.clear()
             for run in affected_runs:
                 run.cleared = True
-        for import_ in cleared:
+        for import_ in cleared_imports:
             _drop(import_)
         return affected_runs
 
@@ -219,7 +219,7 @@ class Imports:
         outputs_written = self._by_binding("output", outputs)
         _refuse_overlaps(inputs_read, outputs_written, self.aliases)
         all_imports = (*inputs_read.values(), *outputs_written.values())
-        complete = len(inputs_read) == len(self._bindings.inputs) and len(outputs_written) == len(
+        is_complete = len(inputs_read) == len(self._bindings.inputs) and len(outputs_written) == len(
             self._bindings.outputs
         )
         return ImportedRun(
@@ -230,7 +230,7 @@ class Imports:
                 for import_ in all_imports
                 if import_.memory is not None and not import_.memory.settled
             ),
-            complete,
+            is_complete,
             frozenset((*inputs, *outputs)),
         )
 
@@ -267,11 +267,11 @@ def _refusals_text(kind: str, refusals: Mapping[tuple[str, int], str], bindings:
     return lines[0] if len(lines) == 1 else "\n  - ".join([f"{len(lines)} errors:", *lines])
 
 
-def _source_problem(memory: Any, requested: MemorySource) -> str | None:
+def _source_problem(memory: Any, requested_source: MemorySource) -> str | None:
     source = memory.source if isinstance(memory, MemoryDescriptor) else MemorySource.MALLOC
-    if requested in (MemorySource.UNDEFINED, source):
+    if requested_source in (MemorySource.UNDEFINED, source):
         return None
-    return f"it is memory of the source {source.name}; {requested.name} was asked for"
+    return f"it is memory of the source {source.name}; {requested_source.name} was asked for"
 
 
 def _problem(binding: Binding, array: Array, writable: bool) -> str | None:
@@ -306,6 +306,6 @@ def _refuse_overlaps(
     for index, (binding, target) in enumerate(written_imports.items()):
         source = read_imports.get(aliases[binding]) if binding in aliases else None
         aliased_input = source if source is not None and is_same_memory(target.array, source.array) else None
-        for other in (*read_imports.values(), *list(written_imports.values())[:index]):
-            if other is not aliased_input and _overlap(target, other):
-                raise BindingError(f"{target.title} overlaps {other.title} in memory; one run cannot use both")
+        for other_array in (*read_imports.values(), *list(written_imports.values())[:index]):
+            if other_array is not aliased_input and _overlap(target, other_array):
+                raise BindingError(f"{target.title} overlaps {other_array.title} in memory; one run cannot use both")

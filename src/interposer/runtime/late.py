@@ -63,12 +63,12 @@ class LateStep:
         inputs = [None if value is None else handles[value] for value in self.layer.inputs]
         step, operations = self._step(info)
         room.compute(operations)
-        computed = [(value, handle) for value, handle in new_handles.items() if not handle.info.is_concrete]
+        computed_outputs = [(value, handle) for value, handle in new_handles.items() if not handle.info.is_concrete]
         try:
             step.execute(inputs, [handles[value] for value in self.layer.outputs])
         except MemoryError as error:
             raise InvalidValueError(f"there is not enough memory for the sizes that were computed: {error}") from error
-        for value, handle in computed:
+        for value, handle in computed_outputs:
             if not handle.info.is_concrete:
                 raise BackendContractError(f"the workload left the shape of {value.name!r}, {handle.info}, unknown")
             room.take(int(handle.info.num_bytes))
@@ -96,16 +96,16 @@ class LateStep:
 
     def _step(self, info: WorkloadInfo) -> tuple[Step, int]:
         """Return the step for these tensors, and the number of its arithmetic operations, as far as it is known."""
-        last = self._last_step
-        if last is None or not (self.workload is not None or _same(last[0], info)):
+        last_step = self._last_step
+        if last_step is None or not (self.workload is not None or _same(last_step[0], info)):
             step = Step.of(self.layer, self.workload or self._new_workload(info))
             operations = 0 if self.workload is not None else _operations(self.layer, info)
-            last = self._last_step = info, step, operations
-        return last[1:]
+            last_step = self._last_step = info, step, operations
+        return last_step[1:]
 
     def _new_workload(self, info: WorkloadInfo) -> Workload:
-        returned = self._factory.create_workload(self.layer, info)
-        workload = checked(returned, Workload, "create_workload", str(self.layer.backend))
+        returned_object = self._factory.create_workload(self.layer, info)
+        workload = checked(returned_object, Workload, "create_workload", str(self.layer.backend))
         workload.post_allocation_configure()
         return workload
 

@@ -148,7 +148,8 @@ def _pieces(
     axis %= whole.known.rank
     affected_layers = [part.producer for part in parts] + [consumer for part in parts for consumer in part.consumers]
     if not all(
-        may_use_pieces(affected) for affected in dict.fromkeys([*affected_layers, whole.producer, *whole.consumers])
+        may_use_pieces(affected_layer)
+        for affected_layer in dict.fromkeys([*affected_layers, whole.producer, *whole.consumers])
     ):
         return {}
     starts = accumulate((int(part.known.shape[axis]) for part in parts), initial=0)

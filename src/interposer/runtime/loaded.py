@@ -135,8 +135,8 @@ class LoadedNetwork:
         in_place_by_state = {
             state.name: False for state in self.states if state.target and state.target.values[0] in shaped_by_data
         }
-        large = (state for state in self.states if state.info.num_bytes >= LEAST_IN_PLACE)
-        name_of = {binding_id(state.source): state.name for state in large}
+        large_states = (state for state in self.states if state.info.num_bytes >= LEAST_IN_PLACE)
+        name_of = {binding_id(state.source): state.name for state in large_states}
         return in_place_by_state | {
             name_of[output_id]: True
             for output_id, input_id in self.imports.aliases.items()
@@ -205,8 +205,8 @@ class LoadedNetwork:
 
     def memory(self) -> MemoryReport:
         """Return how much memory the network uses now, without the working memories of runs in progress."""
-        idle = self.idle_memories
-        managers = idle[0].managers if idle else {}
+        idle_memories = self.idle_memories
+        managers = idle_memories[0].managers if idle_memories else {}
         arenas = {backend: manager for backend, manager in managers.items() if isinstance(manager, ArenaMemoryManager)}
         parts = list(self._program.memory_of_parts())
         held_by: Counter[str] = Counter()
@@ -215,14 +215,14 @@ class LoadedNetwork:
         return MemoryReport(
             arenas={backend: manager.planned_bytes for backend, manager in arenas.items()},
             lower_bounds={backend: manager.plan.lower_bound for backend, manager in arenas.items()},
-            working_memories=len(idle),
+            working_memories=len(idle_memories),
             constants=self._constants.total,
             mapped_constants=self._constants.mapped,
             shared_constants=self._constants.shared,
             parts=dict(held_by),
             unknown=tuple(sorted({name for name, held_bytes, _ in parts if held_bytes is None})),
             estimated=tuple(
-                sorted({name for name, held_bytes, estimated in parts if estimated and held_bytes is not None})
+                sorted({name for name, held_bytes, is_estimated in parts if is_estimated and held_bytes is not None})
             ),
         )
 
@@ -279,9 +279,9 @@ class LoadedNetwork:
     def _forget(self, imported_runs: Iterable[ImportedRun]) -> None:
         with self._lock:
             memories = list(self._working_memories)
-        for imported in imported_runs:
+        for imported_run in imported_runs:
             for memory in memories:
-                memory.forget(imported)
+                memory.forget(imported_run)
 
     def check_own(self, working: WorkingMemHandle) -> None:
         """Raise `InvalidArgumentError` if a working memory was not created for this network."""
@@ -344,9 +344,9 @@ class LoadedNetwork:
         with self._lock:
             call = self._direct.get(tuple(inputs))
             if call is None:
-                left = partial(_notify, self._runs_changed)
-                call = direct_call(self._steps, self.bindings, inputs, self._runs, left)
-                call = call or repeating_call(self._steps, self.bindings, inputs, self._runs, left)
+                on_leaving = partial(_notify, self._runs_changed)
+                call = direct_call(self._steps, self.bindings, inputs, self._runs, on_leaving)
+                call = call or repeating_call(self._steps, self.bindings, inputs, self._runs, on_leaving)
                 call = call or copying_call(self._steps, self.bindings, inputs)
             if call is None or self._released:
                 return None
@@ -382,8 +382,8 @@ class LoadedNetwork:
             if call is None or self._released:
                 return None
             self._direct[input_order] = call
-        stateful = StatefulCall(call, bindings, input_order, self.states)
-        return partial(stateful.run, self.state_memory)
+        stateful_call = StatefulCall(call, bindings, input_order, self.states)
+        return partial(stateful_call.run, self.state_memory)
 
     def _check_order(self, inputs: object) -> None:
         input_bindings = self.bindings.inputs
@@ -571,13 +571,15 @@ def _workspaces_of(reference: weakref.ref[Program], backend: str) -> list[HeldTe
     program = reference()
     if program is None:
         return None
-    parts = ((layer, held or 0) for layer, held, _ in program.held_by_parts() if str(layer.backend) == backend)
-    return [HeldTensor("", layer.name, held) for layer, held in parts if held]
+    parts = (
+        (layer, held_bytes or 0) for layer, held_bytes, _ in program.held_by_parts() if str(layer.backend) == backend
+    )
+    return [HeldTensor("", layer.name, held_bytes) for layer, held_bytes in parts if held_bytes]
 
 
-def _notify(changed: threading.Condition) -> None:
-    with changed:
-        changed.notify_all()
+def _notify(condition: threading.Condition) -> None:
+    with condition:
+        condition.notify_all()
 
 
 def check_imports(imported: ImportedRun, control: RunControl | None) -> None:

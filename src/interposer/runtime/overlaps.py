@@ -49,8 +49,8 @@ def refuse_overlaps(outputs: Sequence[Named]) -> None:
     for title, array in outputs:
         if not array.flags.forc and _has_an_element_twice(array):
             raise BindingError(f"several elements of {title} share one place in memory; give an array without that")
-    for (title, array), (other_title, other) in _near_pairs(outputs):
-        if share_memory(array, other):
+    for (title, array), (other_title, other_array) in _near_pairs(outputs):
+        if share_memory(array, other_array):
             raise BindingError(f"{title} and {other_title} share memory; give each an array of its own")
 
 
@@ -103,18 +103,18 @@ def _counted_twice(array: Array) -> bool:
     offsets = np.zeros((), np.int64)
     for stride, size in zip(array.strides, array.shape, strict=True):
         offsets = np.add.outer(offsets, np.arange(size, dtype=np.int64) * stride)
-    ordered = np.sort(offsets, axis=None)
-    return bool((np.diff(ordered) < array.itemsize).any())
+    ordered_offsets = np.sort(offsets, axis=None)
+    return bool((np.diff(ordered_offsets) < array.itemsize).any())
 
 
 class Constants:
     """The addresses of a network's constants, to check that no output of a caller overlaps them."""
 
     def __init__(self, arrays: Iterable[Array]) -> None:
-        distinct = {id(array): array for array in arrays if array.nbytes}
-        self._arrays = [weakref.ref(array) for array in distinct.values()]
+        distinct_arrays = {id(array): array for array in arrays if array.nbytes}
+        self._arrays = [weakref.ref(array) for array in distinct_arrays.values()]
         merged_ranges: list[list[int]] = []
-        for low, high in sorted(map(_bounds, distinct.values())):
+        for low, high in sorted(map(_bounds, distinct_arrays.values())):
             if merged_ranges and low <= merged_ranges[-1][1]:
                 merged_ranges[-1][1] = max(merged_ranges[-1][1], high)
             else:

@@ -38,10 +38,10 @@ class Patience:
     @property
     def is_over(self) -> bool:
         """Whether the time limit has passed."""
-        elapsed = self.elapsed
-        if elapsed <= self._seconds or elapsed > _LONGEST * self._seconds:
-            return elapsed > self._seconds
-        return elapsed - self._delayed() > self._seconds
+        elapsed_seconds = self.elapsed
+        if elapsed_seconds <= self._seconds or elapsed_seconds > _LONGEST * self._seconds:
+            return elapsed_seconds > self._seconds
+        return elapsed_seconds - self._delayed() > self._seconds
 
     def _delayed(self) -> float:
         """Return for how many seconds the most delayed thread has waited for a processor since the beginning."""

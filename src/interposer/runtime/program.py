@@ -66,12 +66,12 @@ class Program:
             if isinstance(layer.op, ControlFlow)
         }
         self.room = room if self.shaped_by_data or self.regions else None
-        running = [layer for layer in self.order if runs(layer)]
-        self._steps = {layer: self._step(layer, factories) for layer in running if layer not in self.regions}
+        running_layers = [layer for layer in self.order if runs(layer)]
+        self._steps = {layer: self._step(layer, factories) for layer in running_layers if layer not in self.regions}
         not_planned = self.shaped_by_data | set(filter(self.is_idle, (layer.output for layer in graph.inputs)))
         may_use_pieces, supports_pieces = self._may_use_pieces, factories.supports_sub_tensors
         self.layout = layout_of(graph, self.order, not_planned, may_use_pieces, self._may_overwrite, supports_pieces)
-        self.running = [layer for layer in running if layer not in self.layout.workless_layers]
+        self.running = [layer for layer in running_layers if layer not in self.layout.workless_layers]
         is_simple = graph.owner is None and not self.shaped_by_data and not self.regions
         self.flow = flow_of(self.running, self.layout.root) if is_simple and not factories.sequential else None
         queues = self._queues(factories) if is_simple and not factories.sequential else {}
@@ -157,16 +157,16 @@ class Program:
         The memory is held beyond tensors and constants, such as repacked weights. The bytes are None for a workload
         that does not report them.
         """
-        for layer, held_bytes, estimated in self.held_by_parts():
+        for layer, held_bytes, is_estimated in self.held_by_parts():
             if held_bytes != 0 or isinstance(layer.op, PreCompiled):
-                yield str(layer.backend), held_bytes or None, estimated
+                yield str(layer.backend), held_bytes or None, is_estimated
 
     def held_by_parts(self) -> Iterator[tuple[Layer, int | None, bool]]:
         """Yield every layer that runs with the bytes that its workload holds, and whether these are an estimate."""
         for program in self._programs():
             for layer, step in program._steps.items():
-                held = 0 if step.workload is None else _bytes_of(layer, step.workload)
-                yield layer, held, step.workload is not None and step.workload.estimates_memory
+                held_bytes = 0 if step.workload is None else _bytes_of(layer, step.workload)
+                yield layer, held_bytes, step.workload is not None and step.workload.estimates_memory
 
     def set_debug_callback(self, callback: DebugCallback | None) -> None:
         """Let Debug layers call `callback` instead of printing; None lets them print again."""

@@ -39,9 +39,9 @@ def refused_value(
     """
     inputs = {layer.output: layer for layer in graph if isinstance(layer.op, Input)}
     checks = ValueChecks(graph.topological(), inputs.keys(), _run_control_flow)
-    needed = {inputs[source] for source in checks.sources}
-    values = {layer.output: arrays[layer.name] for layer in needed if layer.name in arrays}
-    needed_states = [state for state in states_of(graph) if state.source in needed]
+    needed_values = {inputs[source] for source in checks.sources}
+    values = {layer.output: arrays[layer.name] for layer in needed_values if layer.name in arrays}
+    needed_states = [state for state in states_of(graph) if state.source in needed_values]
     arrays_of_states = states(needed_states) if needed_states else {}
     values |= {state.source.output: arrays_of_states[state.name] for state in needed_states}
     try:
@@ -80,9 +80,9 @@ class _Region:
     def watch(self, control: RunControl | None) -> None:
         """Do nothing: the budget ends what takes too long."""
 
-    def enter(self, captured: Mapping[int, Array]) -> None:
+    def enter(self, captured_arrays: Mapping[int, Array]) -> None:
         """Set the inputs that are the same in all runs, by their binding ids."""
-        self._captured = dict(captured)
+        self._captured = dict(captured_arrays)
 
     def leave(self) -> None:
         """Do nothing: a region is used once."""

@@ -62,18 +62,18 @@ class Reporting:
             self.client.close()
 
 
-def _outline(loaded: LoadedNetwork) -> NetworkOutline:
+def _outline(loaded_network: LoadedNetwork) -> NetworkOutline:
     """Return the layers of a network without constants and states, in the order of execution."""
     from interposer.profiling.external.structure import LayerOutline, NetworkOutline  # noqa: PLC0415
 
-    layers = [layer for layer in loaded.optimized.graph.topological() if _is_shown(layer)]
+    layers = [layer for layer in loaded_network.optimized.graph.topological() if _is_shown(layer)]
     positions = {layer: position for position, layer in enumerate(layers)}
     outlines = []
     for layer in layers:
         sources = dict.fromkeys(positions[value.producer] for value in layer.values if value.producer in positions)
         backend = "" if isinstance(layer.op, Input | Output) else str(layer.backend or "")
         outlines.append(LayerOutline(layer.name, tuple(sources), backend, layer.kind))
-    return NetworkOutline(loaded.traced.number, tuple(outlines))
+    return NetworkOutline(loaded_network.traced.number, tuple(outlines))
 
 
 def _is_shown(layer: Layer) -> bool:

@@ -125,8 +125,8 @@ class RunControl:
     def deadline_error(self) -> DeadlineExceededError:
         """Return the error for a run beyond its deadline, with the layer that it was running."""
         text = f"the run took longer than {self.deadline:g} seconds"
-        awaited = None if self._awaited is None else self._awaited()
-        places = list(self._running_at.values()) if awaited is None else [awaited]
+        awaited_place = None if self._awaited is None else self._awaited()
+        places = list(self._running_at.values()) if awaited_place is None else [awaited_place]
         if not places:
             return DeadlineExceededError(text)
         layer, place = places[0]
@@ -176,8 +176,8 @@ class PendingRun(Future[Any]):
     @property
     def stops(self) -> float:
         """The time of `time.monotonic` at which the deadline of the current attempt passes; infinite without one."""
-        remaining = self._control.remaining
-        return math.inf if remaining is None else time.monotonic() + remaining
+        seconds_left = self._control.remaining
+        return math.inf if seconds_left is None else time.monotonic() + seconds_left
 
     @property
     def is_watched(self) -> bool:

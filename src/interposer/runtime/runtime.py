@@ -73,8 +73,8 @@ class Runtime:
         self.options = CreationOptions() if options is None else options
         expect(self.options, CreationOptions, "the options must be CreationOptions(...)")
         disabled = disabled_backends() | frozenset(self.options.disabled_backends)
-        isolated = requested_isolations(self.options.isolate)
-        self.registry = BackendRegistry(process_registry(), disabled, isolated)
+        isolations = requested_isolations(self.options.isolate)
+        self.registry = BackendRegistry(process_registry(), disabled, isolations)
         self._dynamic = load_dynamic_backends(
             self.registry,
             path=self.options.dynamic_backends_path,
@@ -85,7 +85,7 @@ class Runtime:
             backend_options=self.options.backend_options,
         )
         self._warn_of_unknown_ids(disabled, "disabled")
-        self._warn_of_unknown_ids(() if self.options.isolate is not None else isolated, "isolated")
+        self._warn_of_unknown_ids(() if self.options.isolate is not None else isolations, "isolated")
         self._check_backend_options()
         use_allocators(self.registry, self.options.custom_allocators, self.options.protected_mode)
         for backend_id, strategy in self.options.memory_strategies.items():
@@ -108,13 +108,13 @@ class Runtime:
 
         `participle` says what is done with the backends, such as ``"disabled"``.
         """
-        known = {*self.registry.ids, *own_files()} if backend_ids else set()
+        known_ids = {*self.registry.ids, *own_files()} if backend_ids else set()
         for backend_id in sorted(backend_ids):
             base = (split_address(backend_id) or (backend_id,))[0]
-            if base not in known:
-                hint, listed = did_you_mean(backend_id, known), ", ".join(sorted(known))
+            if base not in known_ids:
+                hint, ids_text = did_you_mean(backend_id, known_ids), ", ".join(sorted(known_ids))
                 text = "%r is to be %s, but no backend has this id%s (known: %s)"
-                _log.warning(text, backend_id, participle, hint, listed)
+                _log.warning(text, backend_id, participle, hint, ids_text)
 
     def _check_backend_options(self) -> None:
         """Check the options for backends early, and start isolated backends, which check their options when they start.
@@ -189,17 +189,19 @@ class Runtime:
             self._check_expected_backends()
             self._unload_forgotten()
             network_id = next(self._ids)
-            agreed = self._ask_before_loading(network_id, self._contexts_of(optimized))
+            agreed_contexts = self._ask_before_loading(network_id, self._contexts_of(optimized))
             try:
                 with interval(Category.LOAD, f"load {optimized.name}"):
                     allocators, strategies = self.options.custom_allocators, self.registry.memory_strategies
-                    loaded = LoadedNetwork(optimized, self.workers, allocators, states, network_id, strategies, room)
+                    loaded_network = LoadedNetwork(
+                        optimized, self.workers, allocators, states, network_id, strategies, room
+                    )
             except BaseException:
-                self._notify("after_unload_network", network_id, agreed)
+                self._notify("after_unload_network", network_id, agreed_contexts)
                 raise
-            self._networks[network_id], self._notified_contexts[network_id] = loaded, agreed
-            self._reporting.network_loaded(loaded)
-            self._notify("after_load_network", network_id, agreed)
+            self._networks[network_id], self._notified_contexts[network_id] = loaded_network, agreed_contexts
+            self._reporting.network_loaded(loaded_network)
+            self._notify("after_load_network", network_id, agreed_contexts)
             return network_id
 
     def _create_all_contexts(self) -> None:
@@ -225,8 +227,8 @@ class Runtime:
         for backend_id, backend in optimized.backends.items():
             if backend_id not in self._contexts:
                 self._add_contexts(backend_id, backend)
-        notified = self._contexts if self.options.all_contexts else optimized.backends
-        contexts = {backend_id: self._contexts[backend_id] for backend_id in notified}
+        notified_ids = self._contexts if self.options.all_contexts else optimized.backends
+        contexts = {backend_id: self._contexts[backend_id] for backend_id in notified_ids}
         return {backend_id: context for backend_id, context in contexts.items() if context is not None}
 
     def _add_contexts(self, backend_id: str, backend: Any) -> None:
@@ -248,15 +250,15 @@ class Runtime:
     def _ask_before_loading(
         self, network_id: NetworkId, contexts: Mapping[str, BackendContext]
     ) -> dict[str, BackendContext]:
-        agreed: dict[str, BackendContext] = {}
+        agreed_contexts: dict[str, BackendContext] = {}
         for backend, context in contexts.items():
             refusal = _refusal(context.before_load_network, network_id)
             if refusal is not None:
-                self._notify("after_unload_network", network_id, agreed)
+                self._notify("after_unload_network", network_id, agreed_contexts)
                 text = f"network {network_id} is not loaded: the context of backend {backend} {refusal}"
                 raise LoadError(text, backend=backend)
-            agreed[backend] = context
-        return agreed
+            agreed_contexts[backend] = context
+        return agreed_contexts
 
     def _notify(self, method_name: str, network_id: NetworkId, contexts: Mapping[str, BackendContext]) -> None:
         for backend, context in contexts.items():
@@ -277,14 +279,14 @@ class Runtime:
             ExecutionError: the call comes from within a run of the network; it stays loaded.
         """
         with self._lock:
-            loaded = self._loaded(network_id)
-            loaded.refuse_in_own_run("unloaded")
+            loaded_network = self._loaded(network_id)
+            loaded_network.refuse_in_own_run("unloaded")
             for backend, context in self._notified_contexts[network_id].items():
                 refusal = _refusal(context.before_unload_network, network_id)
                 if refusal is not None:
                     raise LoadError(f"network {network_id} stays loaded: the context of backend {backend} {refusal}")
             contexts = self._remove(network_id)
-        self._drop(network_id, loaded, contexts)
+        self._drop(network_id, loaded_network, contexts)
 
     def unload_later(self, network_id: NetworkId) -> None:
         """Schedule the network to be unloaded when the next one is loaded; it must not be run any more.
@@ -306,11 +308,13 @@ class Runtime:
         del self._networks[network_id]
         return self._notified_contexts.pop(network_id)
 
-    def _drop(self, network_id: NetworkId, loaded: LoadedNetwork, contexts: Mapping[str, BackendContext]) -> None:
-        with interval(Category.LOAD, f"unload {loaded.optimized.name}"):
-            loaded.release()
-        loaded.profiler.enable_profiling(False)
-        self._reporting.network_unloaded(loaded)
+    def _drop(
+        self, network_id: NetworkId, loaded_network: LoadedNetwork, contexts: Mapping[str, BackendContext]
+    ) -> None:
+        with interval(Category.LOAD, f"unload {loaded_network.optimized.name}"):
+            loaded_network.release()
+        loaded_network.profiler.enable_profiling(False)
+        self._reporting.network_unloaded(loaded_network)
         self._notify("after_unload_network", network_id, contexts)
 
     def enqueue_workload(
@@ -352,12 +356,12 @@ class Runtime:
             ExecutionError: a workload failed; the runtime and the network stay usable.
             RunCancelledError, DeadlineExceededError: the run was cancelled, or took too long.
         """
-        loaded = self._loaded(network_id)
+        loaded_network = self._loaded(network_id)
         if deadline is not None or control is not None:
             control = _control(deadline, control)
         if _has_imports(imported_inputs) or _has_imports(imported_outputs):
-            return run_imported(loaded, (imported_inputs, imported_outputs), inputs, outputs, None, control)
-        return run_watched(loaded, {} if inputs is None else inputs, outputs, control)
+            return run_imported(loaded_network, (imported_inputs, imported_outputs), inputs, outputs, None, control)
+        return run_watched(loaded_network, {} if inputs is None else inputs, outputs, control)
 
     def submit(
         self,
@@ -378,14 +382,15 @@ class Runtime:
             UnknownNetworkError: the network is not loaded. All other errors are raised by the future.
             InvalidArgumentError: the runtime is closed, or the deadline is not a number of seconds above 0.
         """
-        loaded = self._loaded(network_id)
+        loaded_network = self._loaded(network_id)
         import_ids = imported_inputs, imported_outputs
         if _has_imports(imported_inputs) or _has_imports(imported_outputs):
             return self.workers.submit(
-                lambda controls: run_imported(loaded, import_ids, inputs, outputs, None, controls()), deadline
+                lambda controls: run_imported(loaded_network, import_ids, inputs, outputs, None, controls()), deadline
             )
         return self.workers.submit(
-            lambda controls: run_watched(loaded, {} if inputs is None else inputs, outputs, controls()), deadline
+            lambda controls: run_watched(loaded_network, {} if inputs is None else inputs, outputs, controls()),
+            deadline,
         )
 
     def create_working_mem_handle(self, network_id: NetworkId) -> WorkingMemHandle:
@@ -413,11 +418,13 @@ class Runtime:
             InvalidArgumentError: the working memory belongs to another network.
             InterposerError: any error that `enqueue_workload` raises; `ExecutionError` also if the memory is in use.
         """
-        loaded = self._loaded(network_id)
-        loaded.check_own(working_mem_handle)
+        loaded_network = self._loaded(network_id)
+        loaded_network.check_own(working_mem_handle)
         if _has_imports(imported_inputs) or _has_imports(imported_outputs):
-            return run_imported(loaded, (imported_inputs, imported_outputs), inputs, outputs, working_mem_handle)
-        return run(loaded, {} if inputs is None else inputs, outputs, working_mem_handle)
+            return run_imported(
+                loaded_network, (imported_inputs, imported_outputs), inputs, outputs, working_mem_handle
+            )
+        return run(loaded_network, {} if inputs is None else inputs, outputs, working_mem_handle)
 
     def import_inputs(
         self,
@@ -517,11 +524,11 @@ class Runtime:
             UnknownNetworkError: the network is not loaded.
             BindingError: an import id is unknown, or some tensors have no import.
         """
-        loaded = self._loaded(network_id)
-        imported = loaded.imports.run_of(imported_inputs, imported_outputs)
-        if not imported.complete:
+        loaded_network = self._loaded(network_id)
+        imported_run = loaded_network.imports.run_of(imported_inputs, imported_outputs)
+        if not imported_run.complete:
             raise BindingError("a run is prepared on imports for all inputs and outputs; some are missing")
-        return partial(loaded.run_imported, imported)
+        return partial(loaded_network.run_imported, imported_run)
 
     def direct_call(self, network_id: NetworkId, inputs: Sequence[int]) -> DirectRun | None:
         """Return a function that runs a network on arrays with minimal overhead; None if the network does not allow it.
@@ -592,8 +599,8 @@ class Runtime:
         Raises:
             UnknownNetworkError: the network is not loaded.
         """
-        loaded = self._loaded(network_id)
-        return loaded.state_memory.snapshot(loaded.states)
+        loaded_network = self._loaded(network_id)
+        return loaded_network.state_memory.snapshot(loaded_network.states)
 
     def set_state(self, network_id: NetworkId, values: Mapping[str, Any]) -> None:
         """Give some of a network's states values by name, which are copied; see `state`.
@@ -602,8 +609,8 @@ class Runtime:
             UnknownNetworkError: the network is not loaded.
             BindingError: there is no such state, or a value has another shape or type; no state is changed then.
         """
-        loaded = self._loaded(network_id)
-        loaded.state_memory.assign(loaded.states, values)
+        loaded_network = self._loaded(network_id)
+        loaded_network.state_memory.assign(loaded_network.states, values)
 
     def reset_state(self, network_id: NetworkId) -> None:
         """Give a network's states their initial values; raise `UnknownNetworkError` if it is not loaded."""
@@ -643,8 +650,8 @@ class Runtime:
                     self.unload_network(network_id)
                 except LoadError as error:
                     _log.warning("%s; closing the runtime anyway", error)
-                    loaded = self._networks[network_id]
-                    self._drop(network_id, loaded, self._remove(network_id))
+                    loaded_network = self._networks[network_id]
+                    self._drop(network_id, loaded_network, self._remove(network_id))
             self.profiling.close()
             self._contexts.clear()
             self.workers.close()

@@ -34,11 +34,11 @@ class Schedule:
     @classmethod
     def of(cls, running: Sequence[Layer], queues: Mapping[Layer, QueueKey], root: Callable[[Value], Value]) -> Schedule:
         """Return the schedule of layers in running order; `root` is that of `dependencies_of`."""
-        before = dependencies_of(running, root, lambda layer: queues.get(layer, layer.backend))
+        earlier_numbers = dependencies_of(running, root, lambda layer: queues.get(layer, layer.backend))
         on_host = {layer.backend for layer in running if layer not in queues and _computes(layer)}
         is_submitted = [layer in queues for layer in running]
-        needed = tuple(tuple(sorted(numbers)) for numbers in before)
-        return cls(queues, needed, tuple(_order(needed, is_submitted)), len(on_host) > 1)
+        needed_numbers = tuple(tuple(sorted(numbers)) for numbers in earlier_numbers)
+        return cls(queues, needed_numbers, tuple(_order(needed_numbers, is_submitted)), len(on_host) > 1)
 
 
 def _computes(layer: Layer) -> bool:
@@ -51,17 +51,17 @@ def _order(before: Sequence[Sequence[int]], is_submitted: Sequence[bool]) -> lis
     Submitted layers come first; then those that wait for none; then those that wait for submitted ones.
     """
     unmet = [len(numbers) for numbers in before]
-    after: list[list[int]] = [[] for _ in before]
+    later_numbers: list[list[int]] = [[] for _ in before]
     for number, numbers in enumerate(before):
         for earlier in numbers:
-            after[earlier].append(number)
+            later_numbers[earlier].append(number)
     ready = [(_rank(number, before, is_submitted), number) for number, count in enumerate(unmet) if not count]
     heapq.heapify(ready)
     order = []
     while ready:
         _, number = heapq.heappop(ready)
         order.append(number)
-        for later in after[number]:
+        for later in later_numbers[number]:
             unmet[later] -= 1
             if not unmet[later]:
                 heapq.heappush(ready, (_rank(later, before, is_submitted), later))

@@ -113,8 +113,8 @@ class StateMemory:
     def _target(self, state: State, in_place: bool) -> Array:
         if in_place:
             return self._values[state.name]
-        spare = self._spares.get(state.name)
-        return spare if spare is not None and _fits(state, spare) else empty(state.info)
+        spare_array = self._spares.get(state.name)
+        return spare_array if spare_array is not None and _fits(state, spare_array) else empty(state.info)
 
     def _keep(self, states: Sequence[State], turn: Turn) -> None:
         targets = [(state, turn.targets[binding_id(state.source)]) for state in states]
@@ -125,9 +125,9 @@ class StateMemory:
                     layer=state.source.name,
                 )
         for state, target in targets:
-            previous = self._values[state.name]
-            if target is not previous:
-                self._spares[state.name], self._values[state.name] = previous, target
+            previous_array = self._values[state.name]
+            if target is not previous_array:
+                self._spares[state.name], self._values[state.name] = previous_array, target
 
     def snapshot(self, states: Sequence[State]) -> dict[str, Array]:
         """Return copies of the values of these states by name; wait for a run that uses them."""
@@ -141,9 +141,11 @@ class StateMemory:
             BindingError: there is no such state, or a value has another shape or type; no state is changed then.
         """
         states_by_name = {state.name: state for state in states}
-        unknown = next((name for name in values if name not in states_by_name), None)
-        if unknown is not None:
-            raise BindingError(f"the model has no state {unknown!r}{did_you_mean(str(unknown), states_by_name)}")
+        unknown_name = next((name for name in values if name not in states_by_name), None)
+        if unknown_name is not None:
+            raise BindingError(
+                f"the model has no state {unknown_name!r}{did_you_mean(str(unknown_name), states_by_name)}"
+            )
         arrays = {name: _checked_value(states_by_name[name], value) for name, value in values.items()}
         with self._locked():
             self._values.update(arrays)
@@ -165,8 +167,8 @@ class StateMemory:
         States without a value get their initial ones.
         """
         with self._locked():
-            earlier, self._values = self._values, values
-            return earlier
+            earlier_values, self._values = self._values, values
+            return earlier_values
 
     def reset(self) -> None:
         """Give all states their initial values; wait for a run that uses them."""

@@ -111,8 +111,8 @@ class Steps:
         outputs_written = [output.values[0] for output in direct_sinks(program.graph)]
         writes_only_outputs = set(map(id, outputs_written)) == set(map(id, layer.outputs))
         read_values = {value for value in layer.inputs if value is not None}
-        borrowed = self.imported | program.shaped_by_data
-        is_borrowed = borrowed.issuperset((*inputs_read, *outputs_written)) and read_values.issubset(inputs_read)
+        borrowed_values = self.imported | program.shaped_by_data
+        is_borrowed = borrowed_values.issuperset((*inputs_read, *outputs_written)) and read_values.issubset(inputs_read)
         return step if step and writes_only_outputs and is_borrowed and not step.takes_turns else None
 
     # --- making -------------------------------------------------------------------------------------------------------
@@ -122,8 +122,8 @@ class Steps:
         for layer in self.program.order:
             for value in layer.outputs if not isinstance(layer.op, Constant) else ():
                 if self._is_fixed(value) and value not in pieces and not self.program.is_idle(value):
-                    managed = not self._may_borrow(value)
-                    self.handles[value] = self._factories.handle(layer, value, managed=managed)
+                    is_managed = not self._may_borrow(value)
+                    self.handles[value] = self._factories.handle(layer, value, managed=is_managed)
         for value in pieces:
             self._make_piece(value)
         if self.program.graph.owner is None:
@@ -146,19 +146,23 @@ class Steps:
         plain = value not in self.program.layout.wholes
         return plain and all(self.program.only_reads(layer) for layer in value.consumers)
 
-    def _make_piece(self, value: Value, owned: OwnedHandles | None = None) -> TensorHandle:
+    def _make_piece(self, value: Value, owned_handles: OwnedHandles | None = None) -> TensorHandle:
         """Return the handle of a value that is stored inside another tensor, and create the handles that are missing.
 
-        The new handles are added to `owned`; None means the handles of these steps.
+        The new handles are added to `owned_handles`; None means the handles of these steps.
         """
         if value in self.handles:
             return self.handles[value]
         piece = self.program.layout.pieces[value]
-        whole = self._make_piece(piece.whole, owned)
+        whole_handle = self._make_piece(piece.whole, owned_handles)
         info = value.known.with_constant(None)
-        handle = self._factories.sub_tensor(piece.whole, whole, piece.origin, info, owned or self._factories.handles)
+        handle = self._factories.sub_tensor(
+            piece.whole, whole_handle, piece.origin, info, owned_handles or self._factories.handles
+        )
         if handle is None:
-            raise LoadError(f"backend {value.producer.backend} makes no sub-tensor of {whole.info} for {value.name!r}")
+            raise LoadError(
+                f"backend {value.producer.backend} makes no sub-tensor of {whole_handle.info} for {value.name!r}"
+            )
         self.handles[value] = handle
         return handle
 
@@ -168,9 +172,9 @@ class Steps:
     def _call(self, layer: Layer) -> _Call:
         step = self._step(layer)
         if isinstance(step, LateStep):
-            fixed = {value: self._input(layer, value) for value in layer.values if self._is_fixed(value)}
-            fixed |= {value: self.handles[value] for value in layer.outputs if self._is_fixed(value)}
-            return step.execute, fixed, None
+            fixed_handles = {value: self._input(layer, value) for value in layer.values if self._is_fixed(value)}
+            fixed_handles |= {value: self.handles[value] for value in layer.outputs if self._is_fixed(value)}
+            return step.execute, fixed_handles, None
         inputs = tuple(None if value is None else self._input(layer, value) for value in layer.inputs)
         return step.execute, inputs, tuple(self.handles[value] for value in layer.outputs)
 
@@ -202,8 +206,8 @@ class Steps:
         program = self.program
         calls = [self._bound(layer) for layer in program.running]
         if program.flow is None or self._workers is None:
-            traced = partial(self._call_all_traced, calls)
-            return BoundSteps(partial(self._call_all, calls), traced, lambda: self.bound_chain)
+            traced_call = partial(self._call_all_traced, calls)
+            return BoundSteps(partial(self._call_all, calls), traced_call, lambda: self.bound_chain)
         run = partial(program.flow.run, partial(self._call_one, calls), self._workers.help)
         return BoundSteps(run, partial(self._call_flow_traced, calls), None)
 
@@ -270,8 +274,10 @@ class Steps:
         own_steps = map(self.program.step, (layer for layer in self.program.running if layer not in self._regions))
         workloads = [step.workload for step in own_steps if step.workload is not None]
         regions = [region for _, regions in self._regions.values() for region in regions]
-        overriding = [each for each in workloads if type(each).prepare_recording is not Workload.prepare_recording]
-        own_preparations = [partial(prepare_recording_of, each) for each in overriding]
+        overriding = [
+            workload for workload in workloads if type(workload).prepare_recording is not Workload.prepare_recording
+        ]
+        own_preparations = [partial(prepare_recording_of, workload) for workload in overriding]
         return [*own_preparations, *(region.prepare_recording for region in regions)]
 
     @property
@@ -348,11 +354,11 @@ class Steps:
     def _plan_layers(self) -> None:
         layout, order = self.program.layout, self.program.order
         values_by_moment = zip(layout.values_beginning_at, layout.values_ending_at, strict=True)
-        for number, (beginning, ending) in enumerate(values_by_moment):
-            for value in beginning if number else ():
+        for number, (values_beginning, values_ending) in enumerate(values_by_moment):
+            for value in values_beginning if number else ():
                 self._begin(value)
             _plan_regions(self._regions_of(order[number - 1]) if 0 < number <= len(order) else ())
-            for value in ending:
+            for value in values_ending:
                 self._end(value)
 
     def _end_inputs(self) -> None:
@@ -591,10 +597,10 @@ def failure(layer: Layer, failure_text: str, error: Exception) -> InterposerErro
     """
     if isinstance(error, LimitExceededError):
         return LimitExceededError(error.what, error.needed, error.limit, "", f"layer {layer}: {error}")
-    inside = error.layer if isinstance(error, ExecutionError) else ""
-    place = f"{layer.name}/{inside}" if inside else layer.name
-    backend = error.backend if isinstance(error, ExecutionError) and inside else backend_of(layer)
-    if isinstance(error, InvalidValueError) and not inside:
+    inner_layer = error.layer if isinstance(error, ExecutionError) else ""
+    place = f"{layer.name}/{inner_layer}" if inner_layer else layer.name
+    backend = error.backend if isinstance(error, ExecutionError) and inner_layer else backend_of(layer)
+    if isinstance(error, InvalidValueError) and not inner_layer:
         return error.of_layer(str(layer), layer=place, backend=backend, tensor=layer.tensor_of(error.operand))
     if isinstance(error, InvalidValueError):
         # without regions, it names a layer of a compiled part, or one that has run earlier in another process

@@ -218,8 +218,8 @@ class WorkingMemHandle:
         """
         self._begin()
         try:
-            prepared = self._prepared.get(imported)
-            call = self._prepare(imported) if prepared is None else prepared.call
+            prepared_run = self._prepared.get(imported)
+            call = self._prepare(imported) if prepared_run is None else prepared_run.call
             if call is None:
                 return False
             try:
@@ -276,22 +276,22 @@ class WorkingMemHandle:
             self.forget(imported)
         return call
 
-    def _bound(self, imported: ImportedRun, owned: OwnedHandles) -> BoundSteps | None:
+    def _bound(self, imported_run: ImportedRun, owned_handles: OwnedHandles) -> BoundSteps | None:
         imported_handles: dict[Value, TensorHandle] = {}
-        for kind, arrays in (("input", imported.inputs), ("output", imported.outputs)):
+        for kind, arrays in (("input", imported_run.inputs), ("output", imported_run.outputs)):
             for binding, array in arrays.items():
-                moved_or_reason = self._import(kind, binding, array, owned)
+                moved_or_reason = self._import(kind, binding, array, owned_handles)
                 if not isinstance(moved_or_reason, str):
                     imported_handles[moved_or_reason[0]] = moved_or_reason[1]
         if len(imported_handles) < len(self._steps.inputs) + len(self._steps.outputs):
             return None
-        return self._steps.bound(imported_handles, owned)
+        return self._steps.bound(imported_handles, owned_handles)
 
     def forget(self, imported: ImportedRun) -> None:
         """Drop what was prepared for runs on these imports; the handles are destroyed as soon as no run uses them."""
-        prepared = self._prepared.pop(imported, None)
-        if prepared is not None:
-            self._cleared.append(prepared.handles)
+        prepared_run = self._prepared.pop(imported, None)
+        if prepared_run is not None:
+            self._cleared.append(prepared_run.handles)
             self._destroy_cleared()
 
     def _destroy_cleared(self) -> None:
@@ -310,27 +310,30 @@ class WorkingMemHandle:
 
         `kind` is "input" or "output", and `binding` its binding id.
         """
-        owned = OwnedHandles()
+        owned_handles = OwnedHandles()
         try:
-            moved_or_reason = self._import(kind, binding, array, owned)
+            moved_or_reason = self._import(kind, binding, array, owned_handles)
         finally:
-            owned.destroy()
+            owned_handles.destroy()
         return moved_or_reason if isinstance(moved_or_reason, str) else None
 
-    def _import(self, kind: str, binding: int, array: Array, owned: OwnedHandles) -> tuple[Value, TensorHandle] | str:
+    def _import(
+        self, kind: str, binding: int, array: Array, owned_handles: OwnedHandles
+    ) -> tuple[Value, TensorHandle] | str:
         """Create a handle for an input or output that uses the memory of `array`.
 
-        Returns the value and the handle, which is added to `owned`, or the reason why its backend cannot use the array.
+        Returns the value and the handle, which is added to `owned_handles`, or the reason why its backend cannot use
+        the array.
         """
         layer = dict(self._inputs if kind == "input" else self._outputs)[binding]
         value = layer.output if kind == "input" else layer.values[0]
         error = self._output_problem(binding, value) if kind == "output" else None
         if error is None and value not in self._steps.imported:
-            separate = f"backend {value.producer.backend} stores it in separate memory"
-            error = self._factories.forbidden(value) or separate
+            separate_memory = f"backend {value.producer.backend} stores it in separate memory"
+            error = self._factories.forbidden(value) or separate_memory
         if error is not None:
             return error
-        handle = self._factories.handle(value.producer, value, owned, managed=False)
+        handle = self._factories.handle(value.producer, value, owned_handles, managed=False)
         if not handle.import_memory(guarded_view(array) if kind == "input" else array):
             alignment = getattr(handle, "alignment", 1)
             requirement = f"; the address must be a multiple of {alignment} bytes" if alignment > 1 else ""
@@ -407,26 +410,28 @@ class WorkingMemHandle:
         from it. `late_handles` has the handles of tensors whose shapes were only known during the run.
         """
         self._begin_maps(copied_outputs, late_handles)
-        overlapping = set()
+        overlapping_arrays = set()
         if len(copied_outputs) > 1:
-            overlapping = {
+            overlapping_arrays = {
                 output_id
                 for output_id, _ in copied_outputs
                 if output_id in outputs and _overlaps(outputs[output_id], inputs)
             }
-        if not overlapping:
+        if not overlapping_arrays:
             for binding, layer in copied_outputs:
                 self._give_out(binding, layer, outputs, late_handles)
             return
-        separate = {
-            output_id: np.empty_like(array, subok=False) if output_id in overlapping else array
+        separate_outputs = {
+            output_id: np.empty_like(array, subok=False) if output_id in overlapping_arrays else array
             for output_id, array in outputs.items()
         }
         for binding, layer in copied_outputs:
-            self._give_out(binding, layer, separate, late_handles)
-        for binding in overlapping:
-            np.copyto(outputs[binding], separate[binding])
-        outputs.update({output_id: array for output_id, array in separate.items() if output_id not in overlapping})
+            self._give_out(binding, layer, separate_outputs, late_handles)
+        for binding in overlapping_arrays:
+            np.copyto(outputs[binding], separate_outputs[binding])
+        outputs.update(
+            {output_id: array for output_id, array in separate_outputs.items() if output_id not in overlapping_arrays}
+        )
 
     def _begin_maps(self, copied_outputs: Sequence[tuple[int, Layer]], late_handles: LateHandles) -> None:
         """Let devices begin to transfer the outputs in `copied_outputs`, before the first of them is waited for."""
@@ -526,7 +531,7 @@ class WorkingMemHandle:
     @property
     def needs_interpreter(self) -> bool:
         """True if Python code destroys one of the handles; see `OwnedHandles.need_interpreter`."""
-        groups = [self._factories.handles, *(prepared.handles for prepared in tuple(self._prepared.values()))]
+        groups = [self._factories.handles, *(prepared_run.handles for prepared_run in tuple(self._prepared.values()))]
         return any(group.need_interpreter for group in groups)
 
     @property
@@ -606,7 +611,7 @@ def _overlaps(target: Array, inputs: Mapping[int, Array]) -> bool:
     """Return True if an output's array may overlap one of the inputs, and False if it certainly does not."""
     owns = target.flags.owndata
     for array in inputs.values():
-        distinct = owns and array is not target and array.flags.owndata
-        if not distinct and np.may_share_memory(target, array):
+        is_distinct = owns and array is not target and array.flags.owndata
+        if not is_distinct and np.may_share_memory(target, array):
             return True
     return False

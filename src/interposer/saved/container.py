@@ -78,8 +78,8 @@ class Header:
     def to_bytes(self) -> bytes:
         """Return the bytes at the beginning of a file."""
         algorithm = _ED25519 if self.signature else 0
-        signed = _SIGNATURE.pack(algorithm, 0, self.key, self.signature)
-        return (self._fields() + signed).ljust(HEADER_BYTES, b"\0")
+        signature_bytes = _SIGNATURE.pack(algorithm, 0, self.key, self.signature)
+        return (self._fields() + signature_bytes).ljust(HEADER_BYTES, b"\0")
 
     def _fields(self) -> bytes:
         return _FIELDS.pack(
@@ -165,17 +165,17 @@ class Container:
             raise _damaged(self.path, "header", f"the file has {self.size:,} bytes; expected {header.file_size:,}")
         if header.index_size > min(self.size, _MOST_INDEX) or header.index_offset > self.size - header.index_size:
             raise _damaged(self.path, "header", "the index is outside of the file")
-        raw = self._read(header.index_offset, header.index_size)
-        if hashlib.sha256(raw).digest() != header.index_sha256:
+        index_bytes = self._read(header.index_offset, header.index_size)
+        if hashlib.sha256(index_bytes).digest() != header.index_sha256:
             raise _damaged(self.path, "index", "its checksum is wrong")
-        index = self._json(raw, "index")
+        index = self._json(index_bytes, "index")
         if not isinstance(index, dict):
             raise _damaged(self.path, "index", "it is no JSON object")
         return index
 
-    def _json(self, raw: bytes, where: str) -> Any:
+    def _json(self, json_bytes: bytes, where: str) -> Any:
         try:
-            return json.loads(raw)
+            return json.loads(json_bytes)
         except (ValueError, RecursionError) as error:
             raise _damaged(self.path, where, f"it is no JSON: {error}") from error
 
@@ -297,9 +297,11 @@ class Container:
         section = self._section(number)
         if section.kind != kind:
             raise _damaged(self.path, f"section {number}", f"it has {section.kind!r}; expected {kind!r}")
-        raw = self._read(section.offset, section.size)
-        self._compare(number, hashlib.sha256(raw).hexdigest() if strictly else checksum(raw), strictly)
-        return self._json(raw, f"section {number} ({kind})")
+        section_bytes = self._read(section.offset, section.size)
+        self._compare(
+            number, hashlib.sha256(section_bytes).hexdigest() if strictly else checksum(section_bytes), strictly
+        )
+        return self._json(section_bytes, f"section {number} ({kind})")
 
     def data(self, ref: Any, *, strictly: bool = False) -> Array:
         """Return the bytes that a `Ref` names, as a read-only array of uint8, without a copy.
@@ -356,8 +358,8 @@ class SectionWriter:
 
     def facts(self, kind: str, facts: Any) -> int:
         """Write JSON-compatible data as a section, and return its number. Equal data of a kind is stored once."""
-        raw = json.dumps(facts, separators=(",", ":"), allow_nan=False).encode()
-        return self._section(kind, memoryview(raw), hashlib.sha256(raw).digest(), ALIGNMENT)
+        json_bytes = json.dumps(facts, separators=(",", ":"), allow_nan=False).encode()
+        return self._section(kind, memoryview(json_bytes), hashlib.sha256(json_bytes).digest(), ALIGNMENT)
 
     def data(self, raw: memoryview) -> Ref:
         """Store bytes, unless equal bytes are stored already, and return their place."""
@@ -374,7 +376,9 @@ class SectionWriter:
         self._stored_refs[digest] = ref
         return ref
 
-    def _section(self, kind: str, raw: memoryview, sha256: bytes, alignment: int, number: int | None = None) -> int:
+    def _section(
+        self, kind: str, section_bytes: memoryview, sha256: bytes, alignment: int, number: int | None = None
+    ) -> int:
         key = kind, sha256.hex()
         if number is None and key in self._numbers:
             return self._numbers[key]
@@ -382,10 +386,12 @@ class SectionWriter:
             number = len(self._sections)
             self._sections.append(None)
         self._pad(alignment)
-        self._file.write(raw)
-        self._sections[number] = _Section(kind, self._position, raw.nbytes, sha256.hex(), checksum(raw))
+        self._file.write(section_bytes)
+        self._sections[number] = _Section(
+            kind, self._position, section_bytes.nbytes, sha256.hex(), checksum(section_bytes)
+        )
         self._numbers[key] = number
-        self._position += raw.nbytes
+        self._position += section_bytes.nbytes
         return number
 
     def _pad(self, alignment: int) -> None:
@@ -395,12 +401,14 @@ class SectionWriter:
 
     def finish(self, facts: Mapping[str, Any]) -> Header:
         """Write the index, which has `facts` and the table of sections, and the header; return the header."""
-        small = memoryview(bytes(self._small_data))
-        self._section("data", small, hashlib.sha256(small).digest(), ALIGNMENT, 0)
-        raw = json.dumps({**facts, "sections": self._sections}, separators=(",", ":"), allow_nan=False).encode()
+        small_bytes = memoryview(bytes(self._small_data))
+        self._section("data", small_bytes, hashlib.sha256(small_bytes).digest(), ALIGNMENT, 0)
+        json_bytes = json.dumps({**facts, "sections": self._sections}, separators=(",", ":"), allow_nan=False).encode()
         self._pad(ALIGNMENT)
-        self._file.write(raw)
-        header = Header(self._position, len(raw), self._position + len(raw), hashlib.sha256(raw).digest())
+        self._file.write(json_bytes)
+        header = Header(
+            self._position, len(json_bytes), self._position + len(json_bytes), hashlib.sha256(json_bytes).digest()
+        )
         self.sign(header)
         return header
 

@@ -112,7 +112,7 @@ class SavedFile(Container):
         facts = self.facts(number, "metadata")
         with reading_facts(self.path):
             entries, files = (
-                {str(name): base64.b64decode(encoded["bytes"]) for name, encoded in facts[key].items()}
+                {str(name): base64.b64decode(encoded_text["bytes"]) for name, encoded_text in facts[key].items()}
                 for key in ("entries", "files")
             )
             return str(facts["description"]), entries, files

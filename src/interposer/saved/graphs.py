@@ -82,19 +82,19 @@ def array_of(plain: Mapping[str, Any], data: Callable[[Any], Array]) -> Array:
         texts = np.empty(len(place_or_texts), dtype)
         texts[:] = place_or_texts
         return _reshaped(texts, shape)
-    raw = data(place_or_texts)
-    if raw.nbytes % dtype.itemsize:
-        raise ValueError(f"{raw.nbytes} bytes are no array of {name}")
-    return _reshaped(raw.view(dtype), shape)
+    array_bytes = data(place_or_texts)
+    if array_bytes.nbytes % dtype.itemsize:
+        raise ValueError(f"{array_bytes.nbytes} bytes are no array of {name}")
+    return _reshaped(array_bytes.view(dtype), shape)
 
 
-def _reshaped(flat: Array, shape: tuple[int, ...]) -> Array:
+def _reshaped(flat_array: Array, shape: tuple[int, ...]) -> Array:
     count = 1
     for size in shape:
         count *= size
-    if flat.size != count:
-        raise ValueError(f"an array of {flat.size} elements cannot have the shape {list(shape)}")
-    array = flat.reshape(shape)
+    if flat_array.size != count:
+        raise ValueError(f"an array of {flat_array.size} elements cannot have the shape {list(shape)}")
+    array = flat_array.reshape(shape)
     array.flags.writeable = False
     return array
 
@@ -111,8 +111,8 @@ def graph_to_plain(graph: Graph, arrays: ArrayWriter, compiled: Compiled | None 
     order = [layer for layer in graph.topological() if not _is_unread(layer)]
     numbers = {value: number for number, value in enumerate(value for layer in order for value in layer.outputs)}
     layers = [_layer(layer, numbers, arrays, compiled) for layer in order]
-    folded = {name: _folded(info, arrays) for name, info in graph.folded.items()}
-    return {"name": graph.name, "layers": layers} | ({"folded": folded} if folded else {})
+    folded_infos = {name: _folded(info, arrays) for name, info in graph.folded.items()}
+    return {"name": graph.name, "layers": layers} | ({"folded": folded_infos} if folded_infos else {})
 
 
 def _is_unread(layer: Layer) -> bool:
@@ -290,10 +290,10 @@ class GraphReader:
 
         Layers whose infos only the file knows (inputs, compiled layers) have them declared.
         """
-        declared = plain.get("declared")
-        if declared is not None and declared is not True:
-            value.declared = info_from_plain(declared)
-        elif declared or isinstance(value.producer.op, PreCompiled | Input):
+        declared_info = plain.get("declared")
+        if declared_info is not None and declared_info is not True:
+            value.declared = info_from_plain(declared_info)
+        elif declared_info or isinstance(value.producer.op, PreCompiled | Input):
             value.declared = _info(plain)
         value.factory = _text(plain.get("factory", "")) or None
         if "aliases" in plain:

@@ -104,8 +104,8 @@ def signed(key: str | os.PathLike[str] | None) -> Callable[[Header], Header]:
     if key is None:
         return lambda header: header
     secret = _private_key(key)
-    public = secret.public_key().public_bytes_raw()
-    return lambda header: replace(header, key=public, signature=secret.sign(header.message(public)))
+    public_key = secret.public_key().public_bytes_raw()
+    return lambda header: replace(header, key=public_key, signature=secret.sign(header.message(public_key)))
 
 
 def _private_key(path: str | os.PathLike[str]) -> Any:
@@ -205,9 +205,9 @@ def is_signed(header: Header) -> bool:
 def _fits(key: bytes, signature: bytes, content: bytes) -> bool:
     """Return True if a public key has made a signature of some content."""
     ed25519 = _package("hazmat.primitives.asymmetric.ed25519")
-    invalid = _package("exceptions").InvalidSignature
+    invalid_signature_error = _package("exceptions").InvalidSignature
     try:
         ed25519.Ed25519PublicKey.from_public_bytes(key).verify(signature, content)
-    except (invalid, ValueError):
+    except (invalid_signature_error, ValueError):
         return False
     return True

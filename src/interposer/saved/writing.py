@@ -220,16 +220,16 @@ class _Writer:
         return None if graph is None else self._sections.facts("graph", graph_to_plain(graph, self._arrays))
 
     def _metadata(self, description: str, entries: Mapping[str, bytes], files: Mapping[str, bytes]) -> int:
-        encoded = {
+        encoded_metadata = {
             key: {name: {"bytes": base64.b64encode(content).decode("ascii")} for name, content in contents.items()}
             for key, contents in (("entries", entries), ("files", files))
         }
-        return self._sections.facts("metadata", {"description": description, **encoded})
+        return self._sections.facts("metadata", {"description": description, **encoded_metadata})
 
     def _variant(self, variant: VariantToSave) -> dict[str, Any]:
         optimized = variant.optimized
-        divided = optimized.divided()
-        parts = _Parts(optimized, divided, self._arrays)
+        divided_graph = optimized.divided()
+        parts = _Parts(optimized, divided_graph, self._arrays)
         graph = graph_to_plain(optimized.graph, self._arrays, parts.describe)
         layers_by_backend = Counter(placement.backend for placement in optimized.placements)
         facts = {
@@ -245,7 +245,7 @@ class _Writer:
         }
         return {
             "section": self._sections.facts("variant", facts),
-            "divided": self._graph(divided),
+            "divided": self._graph(divided_graph),
             "network": self._graph(variant.source),
             "shapes": {name: list(shape) for name, shape in variant.shapes.items()},
             "values": [[name, _fingerprint(value)] for name, value in variant.values],
@@ -329,9 +329,9 @@ def _plain_options(options: Mapping[str, Any] | None) -> Mapping[str, Any] | Non
 class _Parts:
     """Describes the compiled parts of a network: the layers that they stand for, and their compiled form."""
 
-    def __init__(self, optimized: Divided, divided: Graph, arrays: ArrayWriter) -> None:
+    def __init__(self, optimized: Divided, divided_graph: Graph, arrays: ArrayWriter) -> None:
         self._optimized, self._arrays = optimized, arrays
-        self._divided_graphs = dict(named_graphs(divided))
+        self._divided_graphs = dict(named_graphs(divided_graph))
         self._prefixes = {layer: prefix for prefix, graph in named_graphs(optimized.graph) for layer in graph}
         self._counts: dict[str, list[int]] = {}
 
@@ -364,13 +364,13 @@ class _Parts:
             return None
         assert isinstance(layer.op, PreCompiled)
         try:
-            saved = self._optimized.backends[backend].export_compiled(layer.op.object, options)
+            saved_pieces = self._optimized.backends[backend].export_compiled(layer.op.object, options)
         except InterposerError:
             return None
-        if saved is None:
+        if saved_pieces is None:
             return None
-        pieces = [self._arrays.ref(np.frombuffer(piece, np.uint8)) for piece in saved.pieces]
-        return {"pieces": pieces, "digest": saved.digest}
+        pieces = [self._arrays.ref(np.frombuffer(piece, np.uint8)) for piece in saved_pieces.pieces]
+        return {"pieces": pieces, "digest": saved_pieces.digest}
 
     def summary(self) -> dict[str, dict[str, int]]:
         """Return by backend how many parts it has compiled, how many of them are in the file, and their bytes."""

@@ -100,22 +100,22 @@ class Admission:
             senders = {sender for sender in self._senders if sender.client == holding.client}
             if holding.is_unfinished:
                 senders.add(holding)
-            least = min(senders, key=lambda sender: (sender.size, -sender.began), default=holding)
+            least_holding = min(senders, key=lambda sender: (sender.size, -sender.began), default=holding)
             reason = ServingError(
                 Status.TOO_MANY, f"the requests of this client hold {self._share:,} bytes already", _RETRY
             )
-            if least is holding:
+            if least_holding is holding:
                 raise reason
-            self._release(least)
-            least.refuse(reason)
+            self._release(least_holding)
+            least_holding.refuse(reason)
 
     def _make_room(self, holding: Holding, size: int) -> None:
         while self._is_crowded(holding, size) or self._held + size > self.budget:
-            slowest = min(self._slow(holding, size), key=Holding.rate, default=None)
-            if slowest is None:
+            slowest_holding = min(self._slow(holding, size), key=Holding.rate, default=None)
+            if slowest_holding is None:
                 raise _full()
-            self._release(slowest)
-            slowest.refuse(_full())
+            self._release(slowest_holding)
+            slowest_holding.refuse(_full())
 
     def _is_crowded(self, holding: Holding, size: int) -> bool:
         """Return True if the body of a request has no room beside the other bodies that are arriving."""
@@ -290,8 +290,8 @@ class Holding:
 
     def rate(self) -> float:
         """Return the bytes per second of about the last second; infinity in the first one."""
-        elapsed = time.monotonic() - self._window
-        return self._arrived / elapsed if elapsed >= _WINDOW else self._rate
+        elapsed_seconds = time.monotonic() - self._window
+        return self._arrived / elapsed_seconds if elapsed_seconds >= _WINDOW else self._rate
 
     @property
     def is_late(self) -> bool:

@@ -104,14 +104,17 @@ def seconds_of_a_row(single: Model, batched: Model, size: int, largest: int) -> 
     """
     row = _row(single.inputs, 0, largest)
     batch = {name: np.concatenate([array] * size) for name, array in row.items()}
-    alone = together = math.inf
+    seconds_alone = seconds_together = math.inf
     for _ in range(_TIMED):
         start = time.perf_counter()
         single.run(dict(row))
         middle = time.perf_counter()
         batched.run(dict(batch))
-        alone, together = min(alone, middle - start), min(together, time.perf_counter() - middle)
-    return alone, together / size
+        seconds_alone, seconds_together = (
+            min(seconds_alone, middle - start),
+            min(seconds_together, time.perf_counter() - middle),
+        )
+    return seconds_alone, seconds_together / size
 
 
 def gains(alone: float, together: float) -> bool:
@@ -124,13 +127,13 @@ def largest_integers(model: Model) -> int:
 
     The model is loaded without fallback for this only, because a run with a wrong index disables its backend otherwise.
     """
-    *larger, smallest = _INTEGERS
-    for largest in larger:
+    *larger_types, smallest_type = _INTEGERS
+    for largest in larger_types:
         with suppress(ExecutionError):
             for seed in range(_PROBES):
                 model.run(_row(model.inputs, seed, largest))
             return largest
-    return smallest
+    return smallest_type
 
 
 def _row(infos: Mapping[str, TensorInfo], seed: int, largest: int) -> dict[str, Array]:
@@ -312,9 +315,9 @@ class Batcher(Runner):
         deadline = max(request.deadline for request in requests)
 
         def work(controls: Callable[[], RunControl]) -> list[list[Array]]:
-            remaining = controls().remaining
+            seconds_left = controls().remaining
             outputs = variant.run(
-                self._stacked(requests, size), deadline=None if remaining is None else max(remaining, 1e-6)
+                self._stacked(requests, size), deadline=None if seconds_left is None else max(seconds_left, 1e-6)
             )
             return self._divided(outputs, requests)
 

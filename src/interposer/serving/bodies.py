@@ -80,8 +80,8 @@ async def read_body(
         ServingError: the body is too large, too late, too slow or damaged, there is no room for it, or the client has
             left.
     """
-    announced = whole_header(headers, "Content-Length")
-    if announced is not None and announced > limits.size:
+    announced_size = whole_header(headers, "Content-Length")
+    if announced_size is not None and announced_size > limits.size:
         raise _too_large(limits.size)
     unpack = _unpacker(headers.get("content-encoding", "identity").strip().lower(), limits, holding)
     try:
@@ -132,9 +132,9 @@ def _joined(body: bytes | bytearray, data: bytes) -> bytes | bytearray:
     """Return the body with the next bytes. A body that arrives in one piece is not copied."""
     if not body:
         return data
-    joined = body if isinstance(body, bytearray) else bytearray(body)
-    joined += data
-    return joined
+    joined_body = body if isinstance(body, bytearray) else bytearray(body)
+    joined_body += data
+    return joined_body
 
 
 def _too_large(limit: int) -> ServingError:

@@ -58,15 +58,17 @@ class Connections:
             self.closed(oldest)
             oldest.transport.abort()
 
-    def _of_busiest_client(self, newest: Any) -> Any:
+    def _of_busiest_client(self, newest_connection: Any) -> Any:
         """Return the connection that makes room for the newest one, or the newest one itself if none has to.
 
         A client has to make room for one that has fewer connections. Those that wait for an answer stay.
         """
-        others = (other for other in self._open if other is not newest)
-        address = crowding_client(Counter(map(_address_of, others)), _address_of(newest))
-        of_client = (other for other in self._open if address is not None and _address_of(other) == address)
-        return next((other for other in of_client if other.is_slow), newest)
+        other_connections = (connection for connection in self._open if connection is not newest_connection)
+        address = crowding_client(Counter(map(_address_of, other_connections)), _address_of(newest_connection))
+        of_client = (
+            connection for connection in self._open if address is not None and _address_of(connection) == address
+        )
+        return next((connection for connection in of_client if connection.is_slow), newest_connection)
 
     def waits(self, connection: Any) -> None:
         """Note that a connection waits for its next request."""

@@ -449,10 +449,10 @@ class Call:
             self.timing.is_counted = False
             served.statistics.add("cache_hit", time.monotonic() - start)
             return arrays
-        sought = time.monotonic() - start
+        search_seconds = time.monotonic() - start
         arrays = await served.runner.run(inputs, names, self.remaining, self.parameters_of(request), self.timing)
         served.cache.put(key, arrays)
-        served.statistics.add("cache_miss", sought)
+        served.statistics.add("cache_miss", search_seconds)
         return arrays
 
     def _explained(self) -> dict[str, Any]:

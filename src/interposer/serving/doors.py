@@ -109,20 +109,20 @@ class Doors:
 
     async def _shared(self, scope: Scope, receive: Any, send: Send, origin: str, headers: dict[str, str]) -> None:
         """Answer a page of another site that may use the server, or its question whether it may."""
-        allowed = [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
+        allowed_headers = [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
         if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
             preflight_headers = [
                 (b"access-control-allow-methods", _METHODS),
                 (b"access-control-allow-headers", _HEADERS),
             ]
-            await _answer(send, 204, b"", allowed + preflight_headers)
+            await _answer(send, 204, b"", allowed_headers + preflight_headers)
             return
 
-        allowed.append((b"access-control-expose-headers", _EXPOSED))
+        allowed_headers.append((b"access-control-expose-headers", _EXPOSED))
 
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", []), *allowed]}
+                message = {**message, "headers": [*message.get("headers", []), *allowed_headers]}
             await send(message)
 
         await self._app(scope, receive, send_with_headers)

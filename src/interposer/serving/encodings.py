@@ -22,9 +22,9 @@ def accepted_encoding(header: str) -> str | None:
     """
     qualities = dict(_qualities(header))
     other_quality = qualities.get("*", 0.0)
-    preferred = max(WINDOW_BITS, key=lambda name: qualities.get(name, other_quality))
-    quality = qualities.get(preferred, other_quality)
-    return preferred if quality > 0 and quality >= qualities.get("identity", 0.0) else None
+    preferred_encoding = max(WINDOW_BITS, key=lambda name: qualities.get(name, other_quality))
+    quality = qualities.get(preferred_encoding, other_quality)
+    return preferred_encoding if quality > 0 and quality >= qualities.get("identity", 0.0) else None
 
 
 def _qualities(header: str) -> list[tuple[str, float]]:

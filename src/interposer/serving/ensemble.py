@@ -164,7 +164,7 @@ def check(ensemble: Ensemble, find: Callable[[str, str], ServedModel]) -> None:
             and shapes of a tensor do not fit.
     """
     order = order_of_steps(ensemble)
-    known = dict(ensemble.inputs)
+    known_infos = dict(ensemble.inputs)
     for index in order:
         step = ensemble.steps[index]
         with_title = f"{ensemble.title(index)}: "
@@ -176,37 +176,42 @@ def check(ensemble: Ensemble, find: Callable[[str, str], ServedModel]) -> None:
             raise ServingError(error.status, with_title + str(error), error.retry_after) from None
         _check_names(with_title, step, model)
         for name, tensor in step.inputs.items():
-            if tensor in known:
-                _check_fit(f"{with_title}input {name!r}", model.inputs[name][0], tensor, known[tensor])
-        known |= {tensor: model.outputs[name][0] for name, tensor in step.outputs.items() if name in model.outputs}
-    _check_ends(ensemble, known)
+            if tensor in known_infos:
+                _check_fit(f"{with_title}input {name!r}", model.inputs[name][0], tensor, known_infos[tensor])
+        known_infos |= {
+            tensor: model.outputs[name][0] for name, tensor in step.outputs.items() if name in model.outputs
+        }
+    _check_ends(ensemble, known_infos)
 
 
 def _check_names(with_title: str, step: Step, model: ServedModel) -> None:
     """Check that a step names inputs and outputs of its model, and all of its inputs."""
     if not step.outputs:
         raise _wrong(f"{with_title}no output of the model becomes a tensor of the ensemble")
-    for kind, names, known in (("input", step.inputs, model.inputs), ("output", step.outputs, model.model.outputs)):
+    for kind, names, known_names in (
+        ("input", step.inputs, model.inputs),
+        ("output", step.outputs, model.model.outputs),
+    ):
         for name in names:
-            if name not in known:
-                raise _wrong(f"{with_title}the model has no {kind} {name!r}{did_you_mean(name, known)}")
-    missing = next((name for name in model.inputs if name not in step.inputs), None)
-    if missing is not None:
-        raise _wrong(f"{with_title}no tensor is given for the input {missing!r} of the model")
+            if name not in known_names:
+                raise _wrong(f"{with_title}the model has no {kind} {name!r}{did_you_mean(name, known_names)}")
+    missing_name = next((name for name in model.inputs if name not in step.inputs), None)
+    if missing_name is not None:
+        raise _wrong(f"{with_title}no tensor is given for the input {missing_name!r} of the model")
 
 
-def _check_ends(ensemble: Ensemble, known: Mapping[str, TensorInfo]) -> None:
+def _check_ends(ensemble: Ensemble, known_infos: Mapping[str, TensorInfo]) -> None:
     """Check that the inputs of an ensemble are read, and that its outputs are made and fit."""
-    read = {tensor for step in ensemble.steps for tensor in step.inputs.values()}
+    tensors_read = {tensor for step in ensemble.steps for tensor in step.inputs.values()}
     for name in ensemble.inputs:
-        if name not in read:
-            raise _wrong(f"no step reads the input {name!r} of the ensemble{did_you_mean(name, read)}")
+        if name not in tensors_read:
+            raise _wrong(f"no step reads the input {name!r} of the ensemble{did_you_mean(name, tensors_read)}")
     makers = ensemble.makers()
     for name, info in ensemble.outputs.items():
         if name not in makers:
             raise _wrong(f"no step makes the output {name!r} of the ensemble{did_you_mean(name, makers)}")
-        if name in known:
-            _check_fit(f"output {name!r} of the ensemble", info, name, known[name])
+        if name in known_infos:
+            _check_fit(f"output {name!r} of the ensemble", info, name, known_infos[name])
 
 
 def _check_fit(reader: str, expected: TensorInfo, tensor: str, info: TensorInfo) -> None:
@@ -243,9 +248,9 @@ def ensemble_of_table(table: Any) -> Ensemble:
         )
     if not isinstance(signed_as, str):
         raise InvalidArgumentError(f"ensemble.signed_as must be a text such as classify:7, not {signed_as!r}")
-    numbered = enumerate(steps, 1)
+    numbered_steps = enumerate(steps, 1)
     return Ensemble(
-        inputs, outputs, tuple(_step(f"step {number}", step) for number, step in numbered), processes, signed_as
+        inputs, outputs, tuple(_step(f"step {number}", step) for number, step in numbered_steps), processes, signed_as
     )
 
 

@@ -188,7 +188,7 @@ class _Steps(Runner):
         timing: Timing,
     ) -> list[Array]:
         start = time.monotonic()
-        own = {name: value for name, value in parameters.items() if name not in _OF_ENSEMBLE}
+        step_parameters = {name: value for name, value in parameters.items() if name not in _OF_ENSEMBLE}
         tensors = {
             name: OutputTensor(name, wire_type(self._ensemble.inputs[name]), array) for name, array in inputs.items()
         }
@@ -196,7 +196,7 @@ class _Steps(Runner):
             async with asyncio.TaskGroup() as group:
                 tasks: dict[int, asyncio.Task[None]] = {}
                 for index in self._order:
-                    step = self._step(index, tasks, tensors, start + seconds, own)
+                    step = self._step(index, tasks, tensors, start + seconds, step_parameters)
                     tasks[index] = group.create_task(step)
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
@@ -231,8 +231,10 @@ class _Steps(Runner):
         try:
             response = await self._request(step.model, step.version, request, deadline - time.monotonic())
         except Exception as error:
-            known = as_serving_error(error)
-            raise ServingError(known.status, f"{self._ensemble.title(index)}: {known}", known.retry_after) from error
+            serving_error = as_serving_error(error)
+            raise ServingError(
+                serving_error.status, f"{self._ensemble.title(index)}: {serving_error}", serving_error.retry_after
+            ) from error
         tensors |= {step.outputs[output.name]: output for output in response.outputs}
 
     async def _called(
@@ -253,8 +255,10 @@ class _Steps(Runner):
         except InvalidArgumentError as error:
             raise ServingError(Status.INTERNAL, f"{self._ensemble.title(index)}: {error}") from None
         except InterposerError as error:
-            known = as_serving_error(error)
-            raise ServingError(known.status, f"{self._ensemble.title(index)}: {known}", known.retry_after) from error
+            serving_error = as_serving_error(error)
+            raise ServingError(
+                serving_error.status, f"{self._ensemble.title(index)}: {serving_error}", serving_error.retry_after
+            ) from error
 
     def _check_made(self, index: int, step: Step, request: InferRequest) -> None:
         """Raise `ServingError` if a Python function has made a tensor that the model of a step does not accept."""

@@ -229,8 +229,8 @@ def _has_model(file: Path) -> bool:
 
 def _of_ensemble(name: str, version: str, file: Path, settings: ModelSettings) -> ModelSource:
     """Return an ensemble as a model; the settings of models with files, such as their backends, are not for it."""
-    kept = {key: getattr(settings, key) for key in (*_KEPT_OF_ENSEMBLE, *_SIGNATURES)}
-    return ModelSource(name, version, str(file), ModelSettings(**kept))
+    kept_settings = {key: getattr(settings, key) for key in (*_KEPT_OF_ENSEMBLE, *_SIGNATURES)}
+    return ModelSource(name, version, str(file), ModelSettings(**kept_settings))
 
 
 def _is_version(path: Path) -> bool:
@@ -299,17 +299,17 @@ def _with_toml(settings: ModelSettings, path: Path) -> ModelSettings:
         if key not in _KEYS:
             raise ConfigError(f"{path}: unknown key {key!r}{did_you_mean(key, _KEYS)} (known: {', '.join(_KEYS)})")
         changes[_KEYS[key].field] = _checked(path, key, value)
-    changed = replace(settings, **changes)
-    unused = [key for key in values if "ensemble" in values and key not in _OF_ENSEMBLE]
-    if unused:
+    changed_settings = replace(settings, **changes)
+    unused_keys = [key for key in values if "ensemble" in values and key not in _OF_ENSEMBLE]
+    if unused_keys:
         raise ConfigError(
-            f"{path}: {unused[0]} is for the models of the steps of an ensemble; put it in their settings"
+            f"{path}: {unused_keys[0]} is for the models of the steps of an ensemble; put it in their settings"
         )
-    if changed.burst is not None and changed.rate is None:
+    if changed_settings.burst is not None and changed_settings.rate is None:
         raise ConfigError(f"{path}: burst is for a model with a rate; set rate, too")
-    if "batch_delay" in changes and changed.batch == 1:
+    if "batch_delay" in changes and changed_settings.batch == 1:
         raise ConfigError(f"{path}: batch_delay_ms is for batches; set batch to 2 or more, too")
-    return changed
+    return changed_settings
 
 
 def _ensemble(path: Path, value: Any) -> Ensemble:
@@ -342,12 +342,12 @@ def _texts(value: Any) -> Any:
     return value if isinstance(value, dict) and all(isinstance(text, str) for text in value.values()) else None
 
 
-def _whole(value: Any, most: int) -> Any:
-    return value if type(value) is int and 1 <= value <= most else None
+def _whole(value: Any, maximum: int) -> Any:
+    return value if type(value) is int and 1 <= value <= maximum else None
 
 
-def _number_up_to(value: Any, most: float) -> Any:
-    return float(value) if type(value) in (int, float) and 0 < value <= most else None
+def _number_up_to(value: Any, maximum: float) -> Any:
+    return float(value) if type(value) in (int, float) and 0 < value <= maximum else None
 
 
 def _versions_of(_: Path, value: Any) -> Any:

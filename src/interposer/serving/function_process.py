@@ -23,12 +23,12 @@ LENGTH = struct.Struct("<Q")
 def function_of(name: str) -> Callable[..., Any]:
     """Return the function ``module:function``; raise an error if there is none."""
     module, _, path = name.partition(":")
-    found: Any = importlib.import_module(module)
+    loaded_object: Any = importlib.import_module(module)
     for part in path.split("."):
-        found = getattr(found, part)
-    if not callable(found):
-        raise TypeError(f"{name} is no function but {type(found).__name__}")
-    function: Callable[..., Any] = found
+        loaded_object = getattr(loaded_object, part)
+    if not callable(loaded_object):
+        raise TypeError(f"{name} is no function but {type(loaded_object).__name__}")
+    function: Callable[..., Any] = loaded_object
     return function
 
 
@@ -38,9 +38,9 @@ def arrays_of(result: Any, outputs: list[str]) -> dict[str, Any]:
         if len(outputs) != 1:
             raise TypeError(f"the function must return a dict with {', '.join(outputs)}, not {type(result).__name__}")
         result = {outputs[0]: result}
-    missing = [name for name in outputs if name not in result]
-    if missing:
-        raise KeyError(f"the function returned no {', '.join(missing)}")
+    missing_names = [name for name in outputs if name not in result]
+    if missing_names:
+        raise KeyError(f"the function returned no {', '.join(missing_names)}")
     return {name: plain(result[name]) for name in outputs}
 
 

@@ -199,10 +199,10 @@ class FunctionPool:
         """End all processes, and remove the folder."""
         with self._lock:
             self._is_closed = True
-            idle, self._idle = self._idle, []
+            idle_processes, self._idle = self._idle, []
             for process in self._busy:
                 process.kill()
-        for process in idle:
+        for process in idle_processes:
             process.end()
         self._threads.shutdown(wait=False)
         shutil.rmtree(self._folder, ignore_errors=True)

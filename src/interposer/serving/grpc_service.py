@@ -135,8 +135,8 @@ def _handlers(grpc: Any, service: _Service) -> dict[str, Any]:
         if name == "ModelStreamInfer":
             handler = grpc.stream_stream_rpc_method_handler(service.stream, response_serializer=serialize)
         else:
-            answering = service.answering(name, request)  # reads its one message itself, when there is room for it
-            handler = grpc.stream_unary_rpc_method_handler(answering, response_serializer=serialize)
+            answer_request = service.answering(name, request)  # reads its one message itself, when there is room for it
+            handler = grpc.stream_unary_rpc_method_handler(answer_request, response_serializer=serialize)
         handlers[name] = handler
     return handlers
 
@@ -202,15 +202,15 @@ class _Service:
 
     async def _request(self, kind: Message, context: Any, holding: Holding) -> Message:
         """Receive and return the request of a call, which has the class `kind`."""
-        arrived = time.monotonic()
+        arrived_at = time.monotonic()
         data = await self._readers.read(context, context.time_remaining())
         holding.finish()
         if data is self._grpc.aio.EOF:
             raise ServingError(Status.INVALID, "the call has no message")
-        return await self._parsed(kind, data, arrived, context.time_remaining(), holding)
+        return await self._parsed(kind, data, arrived_at, context.time_remaining(), holding)
 
     async def _parsed(
-        self, kind: Message, data: bytes, arrived: float, seconds: float | None, holding: Holding
+        self, kind: Message, data: bytes, arrived_at: float, seconds: float | None, holding: Holding
     ) -> Message:
         """Return a message, whose bytes count until its call or its answer in a stream ends.
 
@@ -220,11 +220,11 @@ class _Service:
             holding.take(len(data))
         options = self.core.options
         limit = options.timeout if seconds is None else min(seconds, options.timeout)
-        reading = Reading(options.max_values, arrived + limit, holding.take)
-        read = checked_infer if kind is message("ModelInferRequest") else partial(checked, kind)
+        reading = Reading(options.max_values, arrived_at + limit, holding.take)
+        parse = checked_infer if kind is message("ModelInferRequest") else partial(checked, kind)
         if len(data) < _LARGE:
-            return read(data, reading)
-        return await self.core.in_parser(reading, read, data, reading)
+            return parse(data, reading)
+        return await self.core.in_parser(reading, parse, data, reading)
 
     async def on_ServerLive(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802 - names of the protocol
         return message("ServerLiveResponse")(live=True)
@@ -302,20 +302,20 @@ class _Service:
         """
         core, seconds = self.core, context.time_remaining()
         metadata = _metadata(context) if is_traced() else None
-        fields, raw = request
+        fields, raw_contents = request
         name, version = fields.model_name, fields.model_version
         core.access.check("infer", peer, name)
         client = core.access.name_of(peer)
         with core.call(name, version, "grpc", seconds, client=client) as call, core.span(call, metadata):
             call.peer, regions = peer, core.regions_of(peer)
             reading = Reading(core.options.max_values, call.deadline)
-            size = fields.ByteSize() + sum(map(len, raw))
-            if size < _LARGE or (raw and not any(_has_strings(tensor) for tensor in fields.inputs)):
+            size = fields.ByteSize() + sum(map(len, raw_contents))
+            if size < _LARGE or (raw_contents and not any(_has_strings(tensor) for tensor in fields.inputs)):
                 infer_request = read_infer_request(request, regions, reading)
             else:
                 infer_request = await core.in_parser(reading, read_infer_request, request, regions, reading)
             is_typed = any(tensor.HasField("contents") for tensor in fields.inputs)
-            del request, fields, raw
+            del request, fields, raw_contents
             if emit is not None and "steps" in infer_request.parameters:
                 async with aclosing(answers(call, infer_request)) as responses:
                     async for response in responses:

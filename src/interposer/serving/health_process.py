@@ -78,8 +78,8 @@ class Answers:
             self._close(number, poll)
 
     def _answer(self, request: bytes) -> bytes:
-        method, _, rest = request.partition(b" ")
-        kind = _PATHS.get(rest.partition(b" ")[0].partition(b"?")[0])
+        method, _, after_method = request.partition(b" ")
+        kind = _PATHS.get(after_method.partition(b" ")[0].partition(b"?")[0])
         if kind is None or method not in (b"GET", b"HEAD"):
             return _response("404 Not Found", b'{"error":"this port answers about health only"}', method)
         beat, is_ready = _STATE.unpack_from(self._memory)

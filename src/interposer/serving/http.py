@@ -186,12 +186,12 @@ class _Infer:
         with self.core.admission.holding(self.core.access.name_of(peer)) as holding:
             try:
                 parts, length = await self._answered(scope, headers, peer, body_end, holding)
-                size, refused = sum(map(len, parts)), None
+                size, refusal = sum(map(len, parts)), None
             except ServingError as error:
-                refused = _bare(error)
-            if refused is not None:
+                refusal = _bare(error)
+            if refusal is not None:
                 self.core.admission.release(holding)
-                await _send_error(send, refused, body_end, self.core.admission)
+                await _send_error(send, refusal, body_end, self.core.admission)
                 return
             fields = [(b"content-type", b"application/json" if length is None else b"application/octet-stream")]
             if length is not None:
@@ -207,7 +207,7 @@ class _Infer:
     async def _answered(
         self, scope: Scope, headers: Mapping[str, str], peer: Peer, receive: Receive, holding: Holding
     ) -> tuple[list[bytes], int | None]:
-        core, path, arrived = self.core, scope["path_params"], time.monotonic()
+        core, path, arrived_at = self.core, scope["path_params"], time.monotonic()
         name, version = path["model"], path.get("version", "")
         try:
             core.access.check("infer", peer, name)
@@ -217,7 +217,10 @@ class _Infer:
         except ServingError as error:
             core.refused("http", error)
             raise
-        with core.call(name, version, "http", arrived=arrived, client=holding.client) as call, core.span(call, headers):
+        with (
+            core.call(name, version, "http", arrived=arrived_at, client=holding.client) as call,
+            core.span(call, headers),
+        ):
             call.peer = peer
             request = await self._read(
                 body, length, peer, Reading(core.options.max_values, call.deadline, holding.take)
@@ -272,19 +275,19 @@ class _InferStream(_Infer):
         with self.core.admission.holding(self.core.access.name_of(peer)) as holding:
             try:
                 await self._streamed(scope, headers, peer, body_end, holding, events)
-                refused = None
+                refusal = None
             except ServingError as error:
-                refused = _bare(error)
-            if refused is not None and not events.has_begun:
+                refusal = _bare(error)
+            if refusal is not None and not events.has_begun:
                 self.core.admission.release(holding)
-                await _send_error(send, refused, body_end, self.core.admission)
+                await _send_error(send, refusal, body_end, self.core.admission)
                 return
-            await events.end(refused)
+            await events.end(refusal)
 
     async def _streamed(
         self, scope: Scope, headers: Mapping[str, str], peer: Peer, receive: Receive, holding: Holding, events: _Events
     ) -> None:
-        core, path, arrived = self.core, scope["path_params"], time.monotonic()
+        core, path, arrived_at = self.core, scope["path_params"], time.monotonic()
         name, version = path["model"], path.get("version", "")
         try:
             core.access.check("infer", peer, name)
@@ -294,7 +297,10 @@ class _InferStream(_Infer):
         except ServingError as error:
             core.refused("http", error)
             raise
-        with core.call(name, version, "http", arrived=arrived, client=holding.client) as call, core.span(call, headers):
+        with (
+            core.call(name, version, "http", arrived=arrived_at, client=holding.client) as call,
+            core.span(call, headers),
+        ):
             call.peer = peer
             reading = Reading(core.options.max_values, call.deadline, holding.take)
             request = await self._read(body, length, peer, reading)

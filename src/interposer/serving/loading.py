@@ -111,30 +111,34 @@ class Loader:
         Also returns the model that it runs, which may replace the given one, and what it does with its sequences.
         """
         settings = source.settings
-        opened = self._opening(source)
+        opening = self._opening(source)
         if not _has_states(model) and settings.sequences is None:
-            single = self._in_turns(Plain(model), model, settings, settings.instances)
-            return model, self._batcher(model, source, opened, single) or single, None
+            single_runner = self._in_turns(Plain(model), model, settings, settings.instances)
+            return model, self._batcher(model, source, opening, single_runner) or single_runner, None
         sequences = settings.sequences or SequenceSettings()
         sequences.check(source.name, model.inputs, model.outputs)
-        idle, most = self._sequences
-        idle, most = sequences.idle or idle, sequences.most or most
+        idle_seconds, max_sequences = self._sequences
+        idle_seconds, max_sequences = sequences.idle or idle_seconds, sequences.most or max_sequences
         instances = settings.instances or 1
         if not _has_states(model):
-            single = self._in_turns(Plain(model), model, settings, settings.instances)
-            batcher = self._batcher(model, source, opened, single, is_for_sequences=True)
-            return model, self._rows(batcher or single, source, sequences, model.inputs, idle, most), sequences
+            single_runner = self._in_turns(Plain(model), model, settings, settings.instances)
+            batcher = self._batcher(model, source, opening, single_runner, is_for_sequences=True)
+            return (
+                model,
+                self._rows(batcher or single_runner, source, sequences, model.inputs, idle_seconds, max_sequences),
+                sequences,
+            )
         if settings.batch > 1 or sequences.states or sequences.controls:
-            rows = self._with_rows(model, source, sequences, idle, most)
+            rows = self._with_rows(model, source, sequences, idle_seconds, max_sequences)
             if rows is not None:
                 return rows
         copies = [self._model(source, settings.shapes) for _ in range(instances - 1)]
         turns = self._in_turns(Plain(model), model, settings, instances)
-        places = sequences.places(instances, most * instances)
-        return model, Sequences(model, idle, most, copies, places, turns), sequences
+        places = sequences.places(instances, max_sequences * instances)
+        return model, Sequences(model, idle_seconds, max_sequences, copies, places, turns), sequences
 
     def _with_rows(
-        self, model: Model, source: ModelSource, sequences: SequenceSettings, idle: float, most: int
+        self, model: Model, source: ModelSource, sequences: SequenceSettings, idle_seconds: float, max_sequences: int
     ) -> tuple[Model, Runner, SequenceSettings] | None:
         """Return a model in place of one with states, whose states are inputs and outputs, so that sequences are rows.
 
@@ -144,27 +148,29 @@ class Loader:
             InterposerError: the settings need a model whose states are inputs, and there is none.
         """
         settings, is_needed = source.settings, bool(sequences.states or sequences.controls)
-        lifted: Model | None = None
+        lifted_model: Model | None = None
         try:
             if settings.plan is not None:
                 raise InvalidArgumentError("it has a plan, which is for a network whose states are none of its inputs")
             network, states = with_states_as_inputs(model.network)
-            opened = partial(self._of_network, network, source)
-            lifted = opened(settings.shapes, None)
+            opening = partial(self._of_network, network, source)
+            lifted_model = opening(settings.shapes, None)
         except InterposerError as error:
             if is_needed:
                 raise
             _warn_unbatched(source, error)
             return None
-        single = self._in_turns(Plain(lifted), lifted, settings, settings.instances)
-        batcher = self._batcher(lifted, source, opened, single, is_for_sequences=True)
+        single_runner = self._in_turns(Plain(lifted_model), lifted_model, settings, settings.instances)
+        batcher = self._batcher(lifted_model, source, opening, single_runner, is_for_sequences=True)
         if batcher is None and not is_needed:
-            lifted.close()
+            lifted_model.close()
             return None
         model.close()
         all_states = replace(sequences, states={**states, **sequences.states})
-        rows = self._rows(batcher or single, source, all_states, lifted.inputs, idle, most)
-        return lifted, rows, all_states
+        rows = self._rows(
+            batcher or single_runner, source, all_states, lifted_model.inputs, idle_seconds, max_sequences
+        )
+        return lifted_model, rows, all_states
 
     def _rows(
         self,
@@ -172,23 +178,25 @@ class Loader:
         source: ModelSource,
         sequences: SequenceSettings,
         infos: Mapping[str, TensorInfo],
-        idle: float,
-        most: int,
+        idle_seconds: float,
+        max_sequences: int,
     ) -> StateRows:
         """Return what runs requests of sequences as rows of batches, or one by one if `inner` is no batcher."""
         settings, instances = source.settings, source.settings.instances or 1
         if sequences.strategy == "direct" and isinstance(inner, Batcher):
             batchers = [inner.with_slots(sequences.utilization) for _ in range(instances)]
-            return SlotRows(batchers, sequences, infos, idle)
+            return SlotRows(batchers, sequences, infos, idle_seconds)
         slots = instances * max(1, settings.batch)
-        return StateRows(inner, sequences, infos, idle, most, sequences.places(slots, most * instances))
+        return StateRows(
+            inner, sequences, infos, idle_seconds, max_sequences, sequences.places(slots, max_sequences * instances)
+        )
 
     def _in_turns(self, runner: Runner, model: Model, settings: ModelSettings, instances: int | None = None) -> InTurns:
         with self._lock:
-            shared = self._gates.setdefault(id(model.runtime), SharedGate())
+            shared_gate = self._gates.setdefault(id(model.runtime), SharedGate())
             if settings.priority is not None:
-                shared.activate(model.runtime.workers.limit)
-        return InTurns(runner, shared, instances, settings.priority, settings.priority_levels)
+                shared_gate.activate(model.runtime.workers.limit)
+        return InTurns(runner, shared_gate, instances, settings.priority, settings.priority_levels)
 
     def _model_cache(self, model: Model, source: ModelSource, has_sequences: bool) -> ModelCache | None:
         if not source.settings.cache:
@@ -242,7 +250,12 @@ class Loader:
         )
 
     def _batcher(
-        self, model: Model, source: ModelSource, opened: _Opening, single: InTurns, is_for_sequences: bool = False
+        self,
+        model: Model,
+        source: ModelSource,
+        opening: _Opening,
+        single_runner: InTurns,
+        is_for_sequences: bool = False,
     ) -> Batcher | None:
         """Return what runs requests in batches; None, with a warning that says why, if that is not possible.
 
@@ -254,10 +267,10 @@ class Loader:
         variants: dict[int, Model] = {}
         try:
             batch_shapes(model, settings.batch)  # raises an error with the reason before anything is loaded
-            with opened(settings.shapes, False) as probe:
+            with opening(settings.shapes, False) as probe:
                 largest = largest_integers(probe)
             for size in sizes_up_to(settings.batch):
-                variants[size] = opened(batch_shapes(model, size), None)
+                variants[size] = opening(batch_shapes(model, size), None)
                 reason = why_not_batched(model, variants[size], size, largest)
                 if reason:
                     raise InvalidArgumentError(reason)
@@ -266,17 +279,17 @@ class Loader:
                 variant.close()
             _warn_unbatched(source, error)
             return None
-        alone, together = seconds_of_a_row(model, variants[settings.batch], settings.batch, largest)
-        if not is_for_sequences and not gains(alone, together):
+        seconds_alone, seconds_together = seconds_of_a_row(model, variants[settings.batch], settings.batch, largest)
+        if not is_for_sequences and not gains(seconds_alone, seconds_together):
             _log.warning(
                 "model %r runs without batches of %d, because it gains nothing from them: a row takes %.0f us alone, "
                 "and %.0f us in a batch, without its gathering",
-                source.name, settings.batch, alone * 1e6, together * 1e6,
+                source.name, settings.batch, seconds_alone * 1e6, seconds_together * 1e6,
             )  # fmt: skip
             for variant in variants.values():
                 variant.close()
             return None
-        return Batcher(model, variants, settings.batch_delay, single)
+        return Batcher(model, variants, settings.batch_delay, single_runner)
 
     def _runtime(self, isolate: tuple[str, ...]) -> Runtime:
         with self._lock:

@@ -241,11 +241,11 @@ def _memory(served: list[ServedModel]) -> dict[str, int]:
     return sizes
 
 
-def _new_events(runtime: Runtime, last: BackendEvent | None) -> list[BackendEvent]:
-    """Return the events after `last`, in their order; a runtime has only its latest events."""
+def _new_events(runtime: Runtime, last_event: BackendEvent | None) -> list[BackendEvent]:
+    """Return the events after `last_event`, in their order; a runtime has only its latest events."""
     newest_first: list[BackendEvent] = []
     for event in reversed(runtime.events):
-        if event is last:
+        if event is last_event:
             break
         newest_first.append(event)
     return newest_first[::-1]

@@ -120,8 +120,8 @@ def peer_of_call(peer: str, server_port: int, authorization: str, identity: Mapp
 @lru_cache(256)
 def _address_and_port(peer: str) -> tuple[str, int | None]:
     """Return the address and the port in gRPC's text for a client; no port if the text is of another kind."""
-    kind, _, rest = peer.partition(":")
-    address, _, port = rest.rpartition(":")
+    kind, _, address_text = peer.partition(":")
+    address, _, port = address_text.rpartition(":")
     address = address.replace("%5B", "").replace("%5D", "").strip("[]")
     return address, int(port) if kind in ("ipv4", "ipv6") and port.isdecimal() else None
 

@@ -103,17 +103,17 @@ def _copy(address: str, path: Path, digest: str) -> None:
 def _write(source: BinaryIO | Any, path: Path, digest: str, address: str) -> None:
     """Write what can be read to a file; remove it and raise `ConfigError` if it has another digest."""
     written_digest = hashlib.sha256()
-    temporary = path.with_name(f"{path.name}.part")
+    temporary_path = path.with_name(f"{path.name}.part")
     try:
-        with temporary.open("xb") as file:
+        with temporary_path.open("xb") as file:
             while chunk := source.read(_MIB):
                 written_digest.update(chunk)
                 file.write(chunk)
         if written_digest.hexdigest() != digest:
             raise ConfigError(f"{address} has the SHA-256 digest {written_digest.hexdigest()}, not {digest}")
-        os.replace(temporary, path)
+        os.replace(temporary_path, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        temporary_path.unlink(missing_ok=True)
 
 
 # --- registries -------------------------------------------------------------------------------------------------------
@@ -123,14 +123,14 @@ def _artifact(registry: str, name: str, digest: str, folder: Path) -> Path:
     """Fetch the layers of an artifact; return the file if there is one, else the folder."""
     scheme = "http" if registry.rpartition(":")[0] in _LOCAL or registry in _LOCAL else "https"
     base = f"{scheme}://{registry}/v2/{name}"
-    opened = _Registry(registry)
+    registry_client = _Registry(registry)
     path = folder / "manifest.json"
-    opened.fetch(f"{base}/manifests/sha256:{digest}", path, digest)
+    registry_client.fetch(f"{base}/manifests/sha256:{digest}", path, digest)
     layers = _layers(base, json.loads(path.read_bytes()))
     path.unlink()
     for title, layer_digest in layers:
         (folder / title).parent.mkdir(parents=True, exist_ok=True)
-        opened.fetch(f"{base}/blobs/sha256:{layer_digest}", folder / title, layer_digest)
+        registry_client.fetch(f"{base}/blobs/sha256:{layer_digest}", folder / title, layer_digest)
     return folder / layers[0][0] if len(layers) == 1 and "/" not in layers[0][0] else folder
 
 
@@ -181,15 +181,15 @@ class _Registry:
     def _token(self, challenge: str) -> str:
         """Return the value of the header Authorization that a challenge asks for."""
         user = os.environ.get(OCI_USER, "")
-        basic = f"Basic {base64.b64encode(user.encode()).decode()}" if user else ""
+        basic_authorization = f"Basic {base64.b64encode(user.encode()).decode()}" if user else ""
         if not challenge.lower().startswith("bearer "):
-            return basic
+            return basic_authorization
         fields = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
         realm = fields.pop("realm", "")
         if urllib.parse.urlsplit(realm).scheme not in ("http", "https"):
             raise ValueError("the registry asks for a token, but not from where")
         query = urllib.parse.urlencode({name: fields[name] for name in ("service", "scope") if name in fields})
-        with self._request(f"{realm}?{query}", basic) as answer:
+        with self._request(f"{realm}?{query}", basic_authorization) as answer:
             payload = json.loads(answer.read(_MIB))
         return f"Bearer {payload.get('token') or payload.get('access_token')}"
 

@@ -164,16 +164,16 @@ class Repository:
         stays unloaded until its files change.
         """
         try:
-            current = fingerprints(await asyncio.to_thread(self._sources_list))
+            current_fingerprints = fingerprints(await asyncio.to_thread(self._sources_list))
         except Exception as error:  # polling goes on, whatever a file or a store does
             _log.warning("the models cannot be listed: %s: %s", type(error).__name__, error)
             return
-        previous, self._changed = self._changed, {}
-        for name in [*current, *(name for name in self._seen if name not in current)]:
-            fingerprint = current.get(name, ())
+        previous_fingerprints, self._changed = self._changed, {}
+        for name in [*current_fingerprints, *(name for name in self._seen if name not in current_fingerprints)]:
+            fingerprint = current_fingerprints.get(name, ())
             if fingerprint == self._seen.get(name):
                 continue
-            if previous.get(name) == fingerprint:
+            if previous_fingerprints.get(name) == fingerprint:
                 await self._follow(name, fingerprint)
             else:
                 self._changed[name] = fingerprint
@@ -303,8 +303,8 @@ class Repository:
     async def _retry_ensembles(self) -> None:
         """Load the ensembles that could not be loaded, as a model of their steps may have come."""
         sources = await asyncio.to_thread(self._known_sources)
-        broken = {source.name for source in sources if source.settings.ensemble and source.name in self._broken}
-        for name in self._in_order(broken, sources):
+        broken_names = {source.name for source in sources if source.settings.ensemble and source.name in self._broken}
+        for name in self._in_order(broken_names, sources):
             try:
                 await self._replace(name)
                 _log.warning("model %r was loaded, as the models of its steps are there", name)

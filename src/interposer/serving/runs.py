@@ -155,24 +155,24 @@ class Plain(Runner):
 
 async def awaited(run: PendingRun, timing: Timing) -> list[Array]:
     """Return the result of a submitted run, and set its times in `timing`; cancel the run if this task is cancelled."""
-    submitted = time.monotonic()
+    submitted_at = time.monotonic()
     try:
         arrays: list[Array] = await asyncio.wrap_future(run)
         return arrays
     finally:
         end = time.monotonic()
         start = run.began or end
-        timing.queue, timing.compute = max(0.0, start - submitted), max(0.0, end - start)
+        timing.queue, timing.compute = max(0.0, start - submitted_at), max(0.0, end - start)
 
 
 async def awaited_to_the_end(run: PendingRun, timing: Timing) -> list[Array]:
     """Like `awaited`, but if this task is cancelled, return only after the run has really ended."""
-    awaiting = asyncio.ensure_future(awaited(run, timing))
+    waiting_task = asyncio.ensure_future(awaited(run, timing))
     try:
-        return await asyncio.shield(awaiting)
+        return await asyncio.shield(waiting_task)
     except asyncio.CancelledError:
         run.cancel()
-        await asyncio.wait([awaiting])
-        if not awaiting.cancelled():
-            awaiting.exception()  # it is not raised, as nobody waits for it
+        await asyncio.wait([waiting_task])
+        if not waiting_task.cancelled():
+            waiting_task.exception()  # it is not raised, as nobody waits for it
         raise

@@ -117,9 +117,9 @@ def with_states_as_inputs(network: Network) -> tuple[Network, dict[str, StateTen
     """Return a copy of a network whose states are inputs and outputs, and these states by the names of the inputs."""
     graph = network.graph.clone()
     copy, states = Network(network.name, graph), {}
-    used = [layer.op.binding_id for layer in (*graph.sources, *graph.sinks)]  # type: ignore[attr-defined]
-    for number, state in enumerate(Network(network.name, graph).states, max(used, default=0) + 1):
-        initial = state.initial
+    used_ids = [layer.op.binding_id for layer in (*graph.sources, *graph.sinks)]  # type: ignore[attr-defined]
+    for number, state in enumerate(Network(network.name, graph).states, max(used_ids, default=0) + 1):
+        initial_array = state.initial
         state.source.op = Input(number)
         if state.target is None:  # it is never set, and keeps its value
             graph.add(Output(number), [state.source.output], name=f"{state.source.name}:next")
@@ -127,7 +127,7 @@ def with_states_as_inputs(network: Network) -> tuple[Network, dict[str, StateTen
         else:
             state.target.op = Output(number)
             output = state.target.name
-        states[state.source.name] = StateTensor(output, initial.shape, initial)
+        states[state.source.name] = StateTensor(output, initial_array.shape, initial_array)
     return copy, states
 
 
@@ -249,8 +249,8 @@ class SlotRows(StateRows):
     ) -> None:
         self._batchers, self._slots = batchers, batchers[0].size
         super().__init__(batchers[0], settings, infos, idle, places=Places(len(batchers) * self._slots))
-        own = {*settings.states, *settings.controls}
-        inputs = {name: _zeros(info, _shape(info, 1, 1)) for name, info in infos.items() if name not in own}
+        own_names = {*settings.states, *settings.controls}
+        inputs = {name: _zeros(info, _shape(info, 1, 1)) for name, info in infos.items() if name not in own_names}
         idle_row = self._all_inputs(Step(0, False, False, False), {}, inputs)
         for batcher in batchers:
             batcher.idle_row = idle_row
@@ -281,10 +281,10 @@ def _zeros(info: TensorInfo, shape: tuple[int, ...]) -> Array:
     return np.full(shape, "", object) if info.dtype is DataType.STRING else np.zeros(shape, info.dtype.numpy)
 
 
-def _shape(info: TensorInfo, rows: int, other: int) -> tuple[int, ...]:
-    """Return a shape whose first open size is `rows`, and whose other open sizes are `other`."""
+def _shape(info: TensorInfo, rows: int, other_size: int) -> tuple[int, ...]:
+    """Return a shape whose first open size is `rows`, and whose other open sizes are `other_size`."""
     sizes: list[Any] = list(info.shape) if info.is_ranked else [rows]
-    open_sizes = [rows, *[other] * len(sizes)]
+    open_sizes = [rows, *[other_size] * len(sizes)]
     return tuple(open_sizes[min(index, 1)] if isinstance(size, Dim) else int(size) for index, size in enumerate(sizes))
 
 
@@ -332,11 +332,11 @@ def sequences_of_table(table: Any) -> SequenceSettings:
         ConfigError: the table has an unknown key, or a value of another form.
     """
     _check_keys("sequences", table, _KEYS)
-    idle, most = table.get("idle_seconds"), table.get("max_sequences")
-    if idle is not None and not (type(idle) in (int, float) and 0 < idle <= 1e6):
-        raise ConfigError(f"sequences.idle_seconds must be a number of seconds above 0, not {idle!r}")
-    if most is not None and not (type(most) is int and 1 <= most <= 1_000_000):
-        raise ConfigError(f"sequences.max_sequences must be a whole number from 1 to 1000000, not {most!r}")
+    idle_seconds, max_sequences = table.get("idle_seconds"), table.get("max_sequences")
+    if idle_seconds is not None and not (type(idle_seconds) in (int, float) and 0 < idle_seconds <= 1e6):
+        raise ConfigError(f"sequences.idle_seconds must be a number of seconds above 0, not {idle_seconds!r}")
+    if max_sequences is not None and not (type(max_sequences) is int and 1 <= max_sequences <= 1_000_000):
+        raise ConfigError(f"sequences.max_sequences must be a whole number from 1 to 1000000, not {max_sequences!r}")
     strategy, utilization = table.get("strategy"), table.get("utilization", 0)
     if strategy is not None and strategy not in _STRATEGIES:
         raise ConfigError(f"sequences.strategy must be one of {', '.join(_STRATEGIES)}, not {strategy!r}")
@@ -344,8 +344,8 @@ def sequences_of_table(table: Any) -> SequenceSettings:
         raise ConfigError(f"sequences.utilization must be a number from 0 to 1, not {utilization!r}")
     states, controls = (_table(f"sequences.{key}", table.get(key, {})) for key in ("states", "controls"))
     return SequenceSettings(
-        None if idle is None else float(idle),
-        most,
+        None if idle_seconds is None else float(idle_seconds),
+        max_sequences,
         {name: _state(f"sequences.states.{name}", state) for name, state in states.items()},
         {name: _control(f"sequences.controls.{name}", kind) for name, kind in controls.items()},
         strategy,

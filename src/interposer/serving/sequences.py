@@ -124,11 +124,11 @@ class Places:
 
     def _next(self) -> tuple[str, asyncio.Future[int]] | None:
         """Return the sequence that gets the next place, by its client and its future; None if none waits."""
-        waiting = [entry for entry in self._waiting if not entry[1].done()]
-        if not waiting:
+        waiting_entries = [entry for entry in self._waiting if not entry[1].done()]
+        if not waiting_entries:
             return None
         counts = Counter(self.clients.values())
-        return min(waiting, key=lambda entry: counts[entry[0]])
+        return min(waiting_entries, key=lambda entry: counts[entry[0]])
 
 
 class SequenceRunner(Runner):
@@ -185,17 +185,19 @@ class SequenceRunner(Runner):
         Raises:
             ServingError: there is no id, the sequence has not begun, or too many sequences exist.
         """
-        arrived = time.monotonic()
+        arrived_at = time.monotonic()
         key = _key_of(parameters)
         step = Step(key[1], _flag(parameters, "sequence_start"), _flag(parameters, "sequence_end"))
         async with self._turn_of(key, seconds):
-            remaining = seconds - (time.monotonic() - arrived)
+            seconds_left = seconds - (time.monotonic() - arrived_at)
             client = client_of(parameters)
             try:
-                sequence = await self._started(key, client, remaining) if step.start else self._existing(key)
-                waited = time.monotonic() - arrived
-                arrays = await self.run_step(step, sequence, inputs, outputs, seconds - waited, parameters, timing)
-                timing.queue += waited
+                sequence = await self._started(key, client, seconds_left) if step.start else self._existing(key)
+                seconds_waited = time.monotonic() - arrived_at
+                arrays = await self.run_step(
+                    step, sequence, inputs, outputs, seconds - seconds_waited, parameters, timing
+                )
+                timing.queue += seconds_waited
                 sequence.last_used = time.monotonic()
                 if step.start:
                     self._sequences[key] = sequence
@@ -252,8 +254,8 @@ class SequenceRunner(Runner):
 
     def _check_number(self, key: _Key, client: str) -> None:
         """Raise `ServingError` if no further sequence may exist, and no client has to make room for this one."""
-        known = self._sequences.keys() | self._starting.keys()
-        if key not in known and len(known) >= self._max_sequences and not self._makes_room(client):
+        known_keys = self._sequences.keys() | self._starting.keys()
+        if key not in known_keys and len(known_keys) >= self._max_sequences and not self._makes_room(client):
             raise ServingError(
                 Status.FULL, f"{self._max_sequences} sequences of the model exist already", retry_after=1
             )
@@ -379,11 +381,11 @@ class Sequences(SequenceRunner):
         parameters: Parameters,
         timing: Timing,
     ) -> list[Array]:
-        arrived = time.monotonic()
+        arrived_at = time.monotonic()
         async with self._instance(seconds, parameters) as model:
-            waited = time.monotonic() - arrived
-            arrays = await self._run_with(model, sequence, inputs, outputs, seconds - waited, timing)
-            timing.queue += waited
+            seconds_waited = time.monotonic() - arrived_at
+            arrays = await self._run_with(model, sequence, inputs, outputs, seconds - seconds_waited, timing)
+            timing.queue += seconds_waited
             return arrays
 
     @asynccontextmanager

@@ -95,9 +95,9 @@ class ServedModel:
             for key, info in self._output_infos().items()
             if key not in hidden_outputs
         }
-        fixed = {key: metadata_shape(info) for key, info in infos.items()}
+        fixed_shapes = {key: metadata_shape(info) for key, info in infos.items()}
         self._accepted: set[tuple[str, tuple[int, ...]]] = set()
-        self._fixed_shapes = {key: tuple(shape) for key, shape in fixed.items() if -1 not in shape}
+        self._fixed_shapes = {key: tuple(shape) for key, shape in fixed_shapes.items() if -1 not in shape}
 
     @property
     def in_flight(self) -> int:
@@ -164,17 +164,21 @@ class ServedModel:
 
     def results(self, request: InferRequest, arrays: list[Array]) -> tuple[OutputTensor, ...]:
         """Return the outputs of a response, from the arrays of the outputs that the request asks for."""
-        requested = request.outputs or tuple(RequestedOutput(name) for name in self.names)
-        return tuple(self._result(output, array) for output, array in zip(requested, arrays, strict=True))
+        requested_outputs = request.outputs or tuple(RequestedOutput(name) for name in self.names)
+        return tuple(self._result(output, array) for output, array in zip(requested_outputs, arrays, strict=True))
 
-    def _result(self, requested: RequestedOutput, array: Array) -> OutputTensor:
-        declared = self.outputs.get(requested.name)
-        datatype = declared[1] if declared is not None else wire_type(TensorInfo(array.shape, array.dtype))
+    def _result(self, requested_output: RequestedOutput, array: Array) -> OutputTensor:
+        declared_output = self.outputs.get(requested_output.name)
+        datatype = (
+            declared_output[1] if declared_output is not None else wire_type(TensorInfo(array.shape, array.dtype))
+        )
         dtype = data_type(datatype)
         array = array if array.dtype == dtype.numpy else array.astype(dtype.numpy)
-        if requested.classes:
-            return OutputTensor(requested.name, "BYTES", _classes(requested, array, dtype, self.labels), requested)
-        return OutputTensor(requested.name, datatype, array, requested)
+        if requested_output.classes:
+            return OutputTensor(
+                requested_output.name, "BYTES", _classes(requested_output, array, dtype, self.labels), requested_output
+            )
+        return OutputTensor(requested_output.name, datatype, array, requested_output)
 
     @property
     def platform(self) -> str:
@@ -214,8 +218,8 @@ class ServedModel:
 
     def config(self) -> dict[str, Any]:
         """Return the model's configuration, with the fields of Triton's that clients read."""
-        idle = self.runner.sequence_idle
-        sequences = {} if idle is None else {"max_sequence_idle_microseconds": round(idle * 1e6)}
+        idle_seconds = self.runner.sequence_idle
+        sequences = {} if idle_seconds is None else {"max_sequence_idle_microseconds": round(idle_seconds * 1e6)}
         return {
             "name": self.name,
             "platform": self.platform,
@@ -237,7 +241,7 @@ class ServedModel:
             self._warm_up_with(request.arrays(self.name, infos), request.count)
         if requests or not self.model.is_prepared:
             return
-        started = time.perf_counter()
+        started_at = time.perf_counter()
         with suppress(InvalidArgumentError, BindingError):  # inputs that cannot be made up
             examples = example_inputs(self.model.optimized)
             self._trial_inputs = {key: array for key, array in examples.items() if key in self.inputs}
@@ -247,7 +251,7 @@ class ServedModel:
                 _log.warning("model %r failed in its first run, with example inputs: %s", self.name, error)
                 if is_of_model(error):
                     self.readiness.fail_at_start(error)
-        _log.debug("model %r ran once in %.3f s", self.name, time.perf_counter() - started)
+        _log.debug("model %r ran once in %.3f s", self.name, time.perf_counter() - started_at)
 
     def _warm_up_with(self, inputs: dict[str, Array], count: int) -> None:
         self._trial_inputs = self._trial_inputs or inputs
@@ -320,7 +324,7 @@ def _configured(name: str, info: TensorInfo, datatype: str) -> dict[str, Any]:
     return {"name": name, "data_type": data_type, "dims": metadata_shape(info)}
 
 
-def _classes(requested: RequestedOutput, array: Array, dtype: DataType, labels: tuple[str, ...]) -> Array:
+def _classes(requested_output: RequestedOutput, array: Array, dtype: DataType, labels: tuple[str, ...]) -> Array:
     """Return texts ``value:index`` or ``value:index:label`` of the largest elements, for each index of the first axis.
 
     Of equal elements, those with the lower index come first; NaN come last.
@@ -329,10 +333,10 @@ def _classes(requested: RequestedOutput, array: Array, dtype: DataType, labels: 
         ServingError: the elements are not numbers.
     """
     if not (dtype.is_float or dtype.is_integer):
-        raise ServingError(Status.INVALID, f"output {requested.name!r} has no numbers, so it has no classes")
+        raise ServingError(Status.INVALID, f"output {requested_output.name!r} has no numbers, so it has no classes")
     numbers = array.astype(np.float32) if array.dtype.kind == "V" else array  # bfloat16
     rows = numbers.reshape(1, -1) if array.ndim < 2 else numbers.reshape(len(array), math.prod(array.shape[1:]))
-    order = _descending(rows)[:, : requested.classes]
+    order = _descending(rows)[:, : requested_output.classes]
     texts = np.empty(order.shape, object)
     for position, index in np.ndenumerate(order):
         label = f":{labels[index]}" if index < len(labels) else ""

@@ -79,30 +79,30 @@ class Server:
         rpc = await self._rpc_server()
         health = self._health_port()
         tasks = [asyncio.ensure_future(server.serve(sockets=[bound_socket])) for server, bound_socket in web]
-        stopping = asyncio.ensure_future(self._stop.wait())
+        stop_task = asyncio.ensure_future(self._stop.wait())
         loading = asyncio.ensure_future(self._loaded())
         updating = asyncio.ensure_future(self._updated())
         polling = asyncio.ensure_future(self._polled())
-        limiting = None if rpc is None else asyncio.ensure_future(self._limited(rpc.port))
+        limit_task = None if rpc is None else asyncio.ensure_future(self._limited(rpc.port))
         beating = None if health is None else asyncio.ensure_future(self._beating(health[0]))
         try:
-            await asyncio.wait([*tasks, loading, stopping], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([*tasks, loading, stop_task], return_when=asyncio.FIRST_COMPLETED)
             if loading.done():
                 loading.result()
                 self._is_loaded = True
                 if self._ready is not None and not self._stop.is_set():
                     self._ready(self._addresses(web, rpc, health))
-            await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([*tasks, stop_task], return_when=asyncio.FIRST_COMPLETED)
             await self._delayed()
             self.core.is_draining = True
             await self._drained()
         finally:
             self.core.is_draining = True
-            stopping.cancel()
+            stop_task.cancel()
             updating.cancel()
             polling.cancel()
-            if limiting is not None:
-                limiting.cancel()
+            if limit_task is not None:
+                limit_task.cancel()
             await self._closed([server for server, _ in web], tasks, rpc)
             if self.listen.unix_socket is not None:
                 remove_socket(self.listen.unix_socket, self._unix_identity)
@@ -133,9 +133,9 @@ class Server:
 
     async def _limited(self, port: int) -> None:
         """Close connections to the port for gRPC if there are too many."""
-        most = self._most_connections()
+        max_connections = self._most_connections()
         while True:
-            num_closed = await asyncio.to_thread(close_excess, port, most)
+            num_closed = await asyncio.to_thread(close_excess, port, max_connections)
             if num_closed:
                 _log.warning("%d connections to the port for gRPC were closed, because there were too many", num_closed)
             await asyncio.sleep(_UPDATE)

@@ -164,9 +164,9 @@ class SharedMemory:
             )
         if os.fstat(region.file).st_size < region.offset + offset + len(data):
             raise ServingError(Status.INVALID, f"the region {name[:200]!r} was made smaller after its registration")
-        written = 0
-        while written < len(data):
-            written += os.pwrite(region.file, data[written:], region.offset + offset + written)
+        num_written = 0
+        while num_written < len(data):
+            num_written += os.pwrite(region.file, data[num_written:], region.offset + offset + num_written)
 
 
 class UserRegions:

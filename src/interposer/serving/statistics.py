@@ -122,8 +122,8 @@ class Statistics:
             np.concatenate([values[_BATCHES:] for values in records]).reshape(-1, 3).tolist()
         ):
             if count:
-                previous = batches.get(rows, (0, 0))
-                batches[rows] = [previous[0] + count, previous[1] + nanoseconds]
+                previous_counts = batches.get(rows, (0, 0))
+                batches[rows] = [previous_counts[0] + count, previous_counts[1] + nanoseconds]
         return {
             "name": self._name,
             "version": self._version,

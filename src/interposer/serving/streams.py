@@ -55,12 +55,12 @@ async def answers(call: Call, request: InferRequest) -> AsyncGenerator[InferResp
                 for name, output_name in feedback.items()
             ]
             has_ended = step == steps - 1 or (stop is not None and all(np.all(tensor.array == stop) for tensor in fed))
-            shown = tuple(
+            shown_outputs = tuple(
                 output for output in response.outputs if not requested_names or output.name in requested_names
             )
-            extra = {"triton_final_response": has_ended}
+            extra_parameters = {"triton_final_response": has_ended}
             with call.parked():
-                yield replace(response, outputs=shown, parameters=response.parameters | extra)
+                yield replace(response, outputs=shown_outputs, parameters=response.parameters | extra_parameters)
             if has_ended:
                 return
             await _before_next_run(call)
@@ -89,8 +89,8 @@ def _of_step(
     """Return the parameters of one run: only the first may start a sequence, and only the last may end it."""
     start = step == 0 and (is_own or parameters.get("sequence_start", False))
     end = step == steps - 1 and parameters.get("sequence_end", False)
-    rest = {name: value for name, value in parameters.items() if name not in _OWN}
-    return rest | {"sequence_id": sequence, "sequence_start": start, "sequence_end": end}
+    other_parameters = {name: value for name, value in parameters.items() if name not in _OWN}
+    return other_parameters | {"sequence_id": sequence, "sequence_start": start, "sequence_end": end}
 
 
 def _steps(parameters: Mapping[str, Any]) -> int:
@@ -116,8 +116,11 @@ def _check(feedback: Mapping[str, str], request: InferRequest, outputs: Mapping[
             raise ServingError(
                 Status.INVALID, f"the request or the model {problem}, which its setting feedback names{hint}"
             )
-    for requested in request.outputs:
-        if requested.name in feedback.values() and (requested.classes or requested.region is not None):
+    for requested_output in request.outputs:
+        if requested_output.name in feedback.values() and (
+            requested_output.classes or requested_output.region is not None
+        ):
             raise ServingError(
-                Status.INVALID, f"output {requested.name!r} is the next input, so it can be neither classes nor shared"
+                Status.INVALID,
+                f"output {requested_output.name!r} is the next input, so it can be neither classes nor shared",
             )

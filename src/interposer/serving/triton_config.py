@@ -112,22 +112,22 @@ def _config(fields: Fields) -> TritonConfig:
     delay = number(batching or {}, _DELAY, None)
     check_known("", fields, _READ | _OF_THE_FILE | _IGNORED)
     check_known("dynamic_batching.", batching or {}, {_DELAY, _LEVELS} | _IGNORED_OF_BATCHING)
-    ignored = [name for name in fields if name in _IGNORED]
-    ignored += [f"dynamic_batching.{name}" for name in batching or {} if name not in (_DELAY, _LEVELS)]
+    ignored_names = [name for name in fields if name in _IGNORED]
+    ignored_names += [f"dynamic_batching.{name}" for name in batching or {} if name not in (_DELAY, _LEVELS)]
     max_batch_size = number(fields, "max_batch_size", 0) or 0
     sequences, sequence_delay, ignored_of_sequences = sequence_batching(
         message(fields, "sequence_batching"), [1] if max_batch_size else []
     )
-    ignored += ignored_of_sequences
+    ignored_names += ignored_of_sequences
     if sequences is not None and batching is not None:
         raise ValueError("a model has either dynamic_batching or sequence_batching")
     if max_batch_size > 1 and batching is None and sequences is None:
-        ignored.append("max_batch_size without dynamic_batching")
+        ignored_names.append("max_batch_size without dynamic_batching")
     if batching is not None and max_batch_size < 2:
-        ignored.append("dynamic_batching without max_batch_size")
+        ignored_names.append("dynamic_batching without max_batch_size")
     warmup, has_files = _warm_ups(fields.get("model_warmup", []), has_rows=max_batch_size > 0)
     if has_files:
-        ignored.append("model_warmup with input_data_file")
+        ignored_names.append("model_warmup with input_data_file")
     return TritonConfig(
         name=str(fields.get("name", [""])[-1]),
         max_batch_size=max_batch_size,
@@ -142,7 +142,7 @@ def _config(fields: Fields) -> TritonConfig:
         warmup=warmup,
         ensemble=_ensemble(fields, max_batch_size),
         sequences=sequences,
-        ignored=tuple(ignored),
+        ignored=tuple(ignored_names),
     )
 
 
@@ -154,9 +154,9 @@ def _policy(policy: Fields | None) -> tuple[str | tuple[str, ...], int]:
         check_known(f"version_policy.{name}.", message(policy, name) or {}, inner_names)
     if "all" in policy:
         return "all", 1
-    specific = message(policy, "specific")
-    if specific is not None:
-        return tuple(str(whole("versions", version)) for version in specific.get("versions", [])), 1
+    specific_policy = message(policy, "specific")
+    if specific_policy is not None:
+        return tuple(str(whole("versions", version)) for version in specific_policy.get("versions", [])), 1
     return "latest", number(message(policy, "latest") or {}, "num_versions", 1) or 1
 
 

@@ -49,13 +49,13 @@ def sequence_batching(
     if fields is None:
         return None, None, []
     check_known("sequence_batching.", fields, _FIELDS)
-    strategy, known = ("oldest", _OF_OLDEST) if "oldest" in fields else ("direct", _OF_DIRECT)
+    strategy, known_names = ("oldest", _OF_OLDEST) if "oldest" in fields else ("direct", _OF_DIRECT)
     of_strategy = message(fields, strategy) or {}
-    check_known(f"sequence_batching.{strategy}.", of_strategy, known)
-    idle = number(fields, "max_sequence_idle_microseconds", None)
+    check_known(f"sequence_batching.{strategy}.", of_strategy, known_names)
+    idle_microseconds = number(fields, "max_sequence_idle_microseconds", None)
     delay = number(of_strategy, "max_queue_delay_microseconds", None)
     settings = SequenceSettings(
-        idle / 1e6 if idle else _IDLE,
+        idle_microseconds / 1e6 if idle_microseconds else _IDLE,
         number(of_strategy, "max_candidate_sequences", None) or None,
         dict(_state(state, rows) for state in fields.get("state", [])),
         dict(_control(control) for control in fields.get("control_input", [])),
@@ -64,10 +64,10 @@ def sequence_batching(
             "sequence_batching.direct.minimum_slot_utilization", of_strategy.get("minimum_slot_utilization", ["0"])[-1]
         ),
     )
-    ignored = [f"sequence_batching.{strategy}.{name}" for name in of_strategy if name not in _READ_OF_STRATEGY]
+    ignored_names = [f"sequence_batching.{strategy}.{name}" for name in of_strategy if name not in _READ_OF_STRATEGY]
     if "iterative_sequence" in fields:
-        ignored.append("sequence_batching.iterative_sequence")
-    return settings, None if delay is None else delay / 1e6, ignored
+        ignored_names.append("sequence_batching.iterative_sequence")
+    return settings, None if delay is None else delay / 1e6, ignored_names
 
 
 def _state(state: Any, rows: list[int]) -> tuple[str, StateTensor]:
@@ -75,14 +75,14 @@ def _state(state: Any, rows: list[int]) -> tuple[str, StateTensor]:
     names = [str(fields.get(key, [""])[-1]) for key in ("input_name", "output_name")]
     if not all(names):
         raise ValueError("sequence_batching.state needs input_name and output_name")
-    initial = message(fields, "initial_state")
-    if initial is None:  # Triton begins with 1 for sizes that are open
+    initial_message = message(fields, "initial_state")
+    if initial_message is None:  # Triton begins with 1 for sizes that are open
         open_sizes = [abs(whole_or_any("sequence_batching.state.dims", size)) for size in fields.get("dims", [])]
         return names[0], StateTensor(names[1], (*rows, *open_sizes) if open_sizes else None)
-    check_known("sequence_batching.state.initial_state.", initial, _OF_INITIAL)
-    if "data_file" in initial:
+    check_known("sequence_batching.state.initial_state.", initial_message, _OF_INITIAL)
+    if "data_file" in initial_message:
         raise ValueError("sequence_batching.state.initial_state.data_file is not offered; states begin with zero_data")
-    sizes = [whole("sequence_batching.state.initial_state.dims", size) for size in initial.get("dims", [])]
+    sizes = [whole("sequence_batching.state.initial_state.dims", size) for size in initial_message.get("dims", [])]
     return names[0], StateTensor(names[1], (*rows, *sizes))
 
 
@@ -113,8 +113,8 @@ def _value(text: Any) -> float:
     return {"true": 1.0, "false": 0.0}[text] if text in ("true", "false") else float(text)
 
 
-def _checked(name: str, fields: Any, known: set[str]) -> Fields:
+def _checked(name: str, fields: Any, known_names: set[str]) -> Fields:
     if not isinstance(fields, dict):
         raise ValueError(f"sequence_batching.{name} is not a message in braces")
-    check_known(f"sequence_batching.{name}.", fields, known)
+    check_known(f"sequence_batching.{name}.", fields, known_names)
     return fields

@@ -157,9 +157,9 @@ class InTurns(Runner):
         parameters: Parameters,
         timing: Timing,
     ) -> list[Array]:
-        async with self._turn(gates, self._level(parameters), seconds) as waited:
-            result = await self.inner.run(inputs, outputs, seconds - waited, parameters, timing)
-            timing.queue += waited
+        async with self._turn(gates, self._level(parameters), seconds) as seconds_waited:
+            result = await self.inner.run(inputs, outputs, seconds - seconds_waited, parameters, timing)
+            timing.queue += seconds_waited
             return result
 
     def turn(self, seconds: float, parameters: Parameters | None = None) -> AbstractAsyncContextManager[float]:
@@ -176,12 +176,12 @@ class InTurns(Runner):
 
     @asynccontextmanager
     async def _turn(self, gates: list[Gate], level: int, seconds: float) -> AsyncIterator[float]:
-        arrived, num_entered = time.monotonic(), 0
+        arrived_at, num_entered = time.monotonic(), 0
         try:
             for gate in gates:
-                await gate.enter((self._priority, level), seconds - (time.monotonic() - arrived))
+                await gate.enter((self._priority, level), seconds - (time.monotonic() - arrived_at))
                 num_entered += 1
-            yield time.monotonic() - arrived
+            yield time.monotonic() - arrived_at
         finally:
             for gate in gates[:num_entered]:
                 gate.leave()

@@ -66,8 +66,8 @@ def _warm_up(folder: Path, table: Any) -> WarmUp | None:
     if type(times) is not int or not 1 <= times <= 1000 or not isinstance(inputs, dict):
         return None
     inputs_by_name = {name: _input(folder, value) for name, value in inputs.items()}
-    known = {name: pair for name, pair in inputs_by_name.items() if pair is not None}
-    return WarmUp(known, times) if len(known) == len(inputs_by_name) else None
+    known_inputs = {name: pair for name, pair in inputs_by_name.items() if pair is not None}
+    return WarmUp(known_inputs, times) if len(known_inputs) == len(inputs_by_name) else None
 
 
 def _input(folder: Path, value: Any) -> tuple[str, tuple[int, ...] | None] | None:

@@ -66,26 +66,28 @@ def named_inputs(
     first = next(iter(named))
     if first not in infos:
         raise BindingError(_unknown_keyword(infos, first, reserved))
-    mixed = f"inputs are given both as an argument and by keyword ({first!r}); use one way for all of them"
-    raise BindingError(_hidden("inputs") if "inputs" in infos else mixed)
+    mixed_text = f"inputs are given both as an argument and by keyword ({first!r}); use one way for all of them"
+    raise BindingError(_hidden("inputs") if "inputs" in infos else mixed_text)
 
 
-def _known(infos: Mapping[str, TensorInfo], named: Mapping[str, Any], reserved: Sequence[str]) -> Mapping[str, Any]:
-    for name in named:
+def _known(
+    infos: Mapping[str, TensorInfo], named_arrays: Mapping[str, Any], reserved_names: Sequence[str]
+) -> Mapping[str, Any]:
+    for name in named_arrays:
         if name not in infos:
-            raise BindingError(_unknown_keyword(infos, name, reserved))
-    hidden = [name for name in infos if name in reserved and name not in named]
-    if hidden and named:
+            raise BindingError(_unknown_keyword(infos, name, reserved_names))
+    hidden = [name for name in infos if name in reserved_names and name not in named_arrays]
+    if hidden and named_arrays:
         raise BindingError(_hidden(hidden[0]))
-    return named
+    return named_arrays
 
 
 def _hidden(name: str) -> str:
     return f"the input {name!r} has the name of an argument; give all inputs in a mapping: {{{name!r}: ..., ...}}"
 
 
-def _unknown_keyword(infos: Mapping[str, TensorInfo], name: str, reserved: Sequence[str]) -> str:
-    hint = did_you_mean(name, infos) or did_you_mean(name, reserved, cutoff=0.75)
+def _unknown_keyword(infos: Mapping[str, TensorInfo], name: str, reserved_names: Sequence[str]) -> str:
+    hint = did_you_mean(name, infos) or did_you_mean(name, reserved_names, cutoff=0.75)
     names = ", ".join(map(repr, infos)) or "none"
     return f"{name!r} is neither an input of the model ({names}) nor an argument{hint}"
 
@@ -94,9 +96,9 @@ def _in_order(infos: Mapping[str, TensorInfo], inputs: Mapping[str, Any]) -> lis
     for name in inputs:
         if name not in infos:
             raise BindingError(f"the model has no input {name!r}{did_you_mean(str(name), infos)}")
-    missing = [name for name in infos if name not in inputs]
-    if missing:
-        raise BindingError(f"no array was given for {', '.join(map(repr, missing))}")
+    missing_names = [name for name in infos if name not in inputs]
+    if missing_names:
+        raise BindingError(f"no array was given for {', '.join(map(repr, missing_names))}")
     return [inputs[name] for name in infos]
 
 

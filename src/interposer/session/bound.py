@@ -82,10 +82,10 @@ class BoundRun:
         """
         if self.before_each is not None and self.before_each():
             self._quick = None
-        quick, events_before = self._quick, self._events
-        if quick is not None:
+        quick_run, events_before = self._quick, self._events
+        if quick_run is not None:
             try:
-                if quick():
+                if quick_run():
                     return self.outputs
             except (ExecutionError, UnknownNetworkError) as error:
                 if not self._is_replaced(error, events_before):

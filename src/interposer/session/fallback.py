@@ -133,12 +133,16 @@ class Choice:
 
         It has the same backends disabled, follows a placement that was measured already, and does not measure again.
         """
-        forked = copy(self)
-        forked.plan = self.used_plan
-        forked.num_events = 0
-        forked.events, forked._quarantined, forked._faulty = (), dict(self._quarantined), set(self._faulty)
-        forked._times, forked._is_fork = {}, True
-        return forked
+        forked_choice = copy(self)
+        forked_choice.plan = self.used_plan
+        forked_choice.num_events = 0
+        forked_choice.events, forked_choice._quarantined, forked_choice._faulty = (
+            (),
+            dict(self._quarantined),
+            set(self._faulty),
+        )
+        forked_choice._times, forked_choice._is_fork = {}, True
+        return forked_choice
 
     def check(self) -> None:
         """Check what needs no network, for a model whose network is only built in its first call.
@@ -202,8 +206,8 @@ class Choice:
         """
         ids = self._backends
         if ids is None:
-            planned = () if self.used_plan is None else self.used_plan.backends
-            ids = tuple(dict.fromkeys([*planned, *self.runtime.device_spec.default_backends]))
+            planned_ids = () if self.used_plan is None else self.used_plan.backends
+            ids = tuple(dict.fromkeys([*planned_ids, *self.runtime.device_spec.default_backends]))
         return [backend for backend in ids if backend not in self._quarantined]
 
     def quarantine(self, error: InterposerError) -> str:
@@ -215,8 +219,8 @@ class Choice:
         is_late = isinstance(error, DeadlineExceededError)
         if self.fallback is False or (is_late and self.fallback is None) or isinstance(error, InvalidValueError):
             return ""
-        left = self._left() if failed_backend else []
-        if failed_backend not in left or left == [failed_backend]:
+        ids_left = self._left() if failed_backend else []
+        if failed_backend not in ids_left or ids_left == [failed_backend]:
             return ""
         self._quarantined[failed_backend] = _first_line(error)
         self.disabled = frozenset(self._quarantined)
@@ -268,7 +272,7 @@ class Choice:
         for failure in errors:
             if failure.backend not in self._faulty:
                 self._faulty.add(failure.backend)
-                count = sum(other.backend == failure.backend for other in errors)
+                count = sum(other_error.backend == failure.backend for other_error in errors)
                 layers = (
                     f"layer {failure.layer!r}" if count == 1 else f"{count} layers, the first being {failure.layer!r},"
                 )

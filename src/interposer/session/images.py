@@ -120,10 +120,10 @@ def _pillow() -> ModuleType:
 
 
 def _resized(pillow: ModuleType, picture: Any, size: _ImageSize) -> Any:
-    coloured = picture.convert(MODES[size.channels])
-    width = coloured.width if isinstance(size.width, Dim) else size.width
-    height = coloured.height if isinstance(size.height, Dim) else size.height
-    return coloured.resize((width, height), pillow.Resampling.BILINEAR)
+    converted_picture = picture.convert(MODES[size.channels])
+    width = converted_picture.width if isinstance(size.width, Dim) else size.width
+    height = converted_picture.height if isinstance(size.height, Dim) else size.height
+    return converted_picture.resize((width, height), pillow.Resampling.BILINEAR)
 
 
 def _refuse(pillow: ModuleType, path: str, error: Exception) -> NoReturn:
@@ -176,6 +176,6 @@ def _each_channel(label: str, pixels: Array, title: str, numbers: tuple[float, .
 
 def _quantized(numbers: Array, info: TensorInfo) -> Array:
     limits = np.iinfo(info.dtype.numpy)
-    rounded = np.rint(numbers / info.scale) + info.zero_point
-    array: Array = np.clip(rounded, limits.min, limits.max).astype(info.dtype.numpy)
+    rounded_numbers = np.rint(numbers / info.scale) + info.zero_point
+    array: Array = np.clip(rounded_numbers, limits.min, limits.max).astype(info.dtype.numpy)
     return array

@@ -96,5 +96,5 @@ class ImportedTensors:
         self.close()
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}: {array.dtype}{list(array.shape)}" for name, array in self._arrays.values())
-        return f"<ImportedTensors {self.kind}s {shown or '(closed)'}>"
+        tensors_text = ", ".join(f"{name}: {array.dtype}{list(array.shape)}" for name, array in self._arrays.values())
+        return f"<ImportedTensors {self.kind}s {tensors_text or '(closed)'}>"

@@ -42,9 +42,9 @@ class Limits:
 
     def check(self, graph: Graph) -> Estimate:
         """Return the needs of a graph with known shapes; raise `LimitExceededError` if they exceed a limit."""
-        needed = estimate(graph)
-        self.check_needed(needed)
-        return needed
+        needed_resources = estimate(graph)
+        self.check_needed(needed_resources)
+        return needed_resources
 
     def room(self, needed: Estimate | None) -> Room:
         """Return the limits of runs of a network that needs this in any case, by an estimate; None if it is unknown."""

@@ -117,14 +117,14 @@ class LoadedVariants:
         Raises:
             InvalidArgumentError: the model is closed, or nothing was loaded as shapes or values of inputs are unknown.
         """
-        current = self.current
+        current_variant = self.current
         self.check_open()
-        if current is None:
-            lacking, load_arguments = self.blueprint.lacking, self.blueprint.arguments
+        if current_variant is None:
+            lacking_text, load_arguments = self.blueprint.lacking, self.blueprint.arguments
             raise InvalidArgumentError(
-                f"{lacking} are not known yet; run the model once, or give load(..., {load_arguments})"
+                f"{lacking_text} are not known yet; run the model once, or give load(..., {load_arguments})"
             )
-        return current
+        return current_variant
 
     def latest_loaded(self) -> Variant:
         """Return the variant of the last call, and load it if a failed backend has been removed from it since.
@@ -142,10 +142,10 @@ class LoadedVariants:
         if latest.key.values:
             raise InvalidArgumentError(f"{self.blueprint.lacking} are not known any more; run the model once")
         names_and_shapes = zip(self.blueprint.inputs, latest.key.shapes, strict=True)
-        shaped = {
+        shaped_arrays = {
             name: np.broadcast_to(np.empty((), np.uint8), tuple(map(int, shape))) for name, shape in names_and_shapes
         }
-        self._variant(shaped, set())
+        self._variant(shaped_arrays, set())
         return self.latest
 
     def has(self, arrays: Mapping[str, Array]) -> bool:
@@ -223,8 +223,10 @@ class LoadedVariants:
     def _variant_of(self, arrays: Mapping[str, Array]) -> Variant | None:
         """Return the variant for the shapes and values of these inputs, which may be unloaded; None if it is gone."""
         with self.lock:
-            key, current = self.blueprint.key(arrays), self.current
-            return self.by_key.get(key) or (current if current is not None and current.key == key else None)
+            key, current_variant = self.blueprint.key(arrays), self.current
+            return self.by_key.get(key) or (
+                current_variant if current_variant is not None and current_variant.key == key else None
+            )
 
     def is_replaced(
         self, error: ExecutionError | LoadError | UnknownNetworkError, events_before: int, disabled: set[str]
@@ -311,11 +313,11 @@ class LoadedVariants:
         self.check_open()
         key = self.blueprint.key(arrays)
         if key not in self.by_key:
-            known = self.blueprint.known(key)
-            if known is not None and self._usable(known):
-                self._make(*known, disabled=disabled)
+            known_network = self.blueprint.known(key)
+            if known_network is not None and self._usable(known_network):
+                self._make(*known_network, disabled=disabled)
             else:
-                network = self._built(arrays) if known is None else known.network()
+                network = self._built(arrays) if known_network is None else known_network.network()
                 key = self.blueprint.key(arrays)
                 self._make_within_limits(key, network, disabled)
                 network.graph.free_after_last_use()
@@ -348,21 +350,21 @@ class LoadedVariants:
         self,
         key: Key,
         network: Callable[[], Network],
-        known: OptimizedNetwork | None = None,
+        known_network: OptimizedNetwork | None = None,
         disabled: set[str] | None = None,
     ) -> None:
         """Optimize and load the network for one set of input shapes and values (a variant), and store it under `key`.
 
-        `network` builds it. `known` is its optimized network if that is in the cache; it is then not optimized again.
-        Backends that fail in doing so are disabled, if fallback allows that, and added to `disabled`, the backends that
-        this call has disabled. The others that are disabled are enabled again if there is no other way.
+        `network` builds it. `known_network` is its optimized network if that is in the cache; it is then not optimized
+        again. Backends that fail in doing so are disabled, if fallback allows that, and added to `disabled`, the
+        backends that this call has disabled. The others that are disabled are enabled again if there is no other way.
         """
         disabled_now = set[str]() if disabled is None else disabled
         while True:
             try:
-                optimized = self._optimized(network()) if known is None else known
+                optimized = self._optimized(network()) if known_network is None else known_network
                 network_id = self.runtime.load_network(optimized, self.states, self._limits.room(self.estimate))
-                if known is None and not self.runtime.memory(network_id).mapped_constants:
+                if known_network is None and not self.runtime.memory(network_id).mapped_constants:
                     give_back_pages(layer.op.value for layer in network().graph if isinstance(layer.op, Constant))
                 self.by_key[key] = self.current = Variant(key, network_id, optimized)
                 self.fast_path = self._alone(key, network_id)
@@ -372,7 +374,7 @@ class LoadedVariants:
                     raise
                 self.choice.enable_again(self.choice.disabled, "the network cannot be built without it")
             except (LoadError, BackendContractError, IncompatibleMemoryError) as error:
-                known = None
+                known_network = None
                 if not self.do_without(error, disabled_now):
                     raise self.choice.with_reasons(error) from error.__cause__
 
@@ -401,8 +403,8 @@ class LoadedVariants:
         return FastPath(self.runtime, network_id, names, expected)
 
     def _make_room(self, new_key: Key) -> None:
-        idle = [key for key in self.by_key if key not in self._calls and key != new_key]
-        for key in idle[: max(0, len(self.by_key) - CACHED)]:
+        idle_keys = [key for key in self.by_key if key not in self._calls and key != new_key]
+        for key in idle_keys[: max(0, len(self.by_key) - CACHED)]:
             self._unload(key)
 
     def _unload(self, key: Key) -> None:

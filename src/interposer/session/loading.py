@@ -137,16 +137,20 @@ def _check_used(request: LoadRequest) -> None:
         refuse_measurement(options)
     if plan is not None and (options.placement == "measured" or options.budget_seconds is not None):
         raise InvalidArgumentError("a plan is not measured again; leave placement and budget_seconds out")
-    requested, registry = ids if plan is None else plan.backends, request.runtime.registry
-    if not options.model_options or requested == (AUTO,) or (requested is None and asks_to_measure(ids, options)):
+    requested_ids, registry = ids if plan is None else plan.backends, request.runtime.registry
+    if (
+        not options.model_options
+        or requested_ids == (AUTO,)
+        or (requested_ids is None and asks_to_measure(ids, options))
+    ):
         return
-    used = request.runtime.device_spec.default_backends if requested is None else requested
-    description = "that are used unless backends are named" if requested is None else "that were given"
+    used_ids = request.runtime.device_spec.default_backends if requested_ids is None else requested_ids
+    description = "that are used unless backends are named" if requested_ids is None else "that were given"
     for name in options.model_options:
-        if name not in used and (requested is not None or name in registry):  # unknown ones are refused later
+        if name not in used_ids and (requested_ids is not None or name in registry):  # unknown ones are refused later
             raise InvalidArgumentError(
-                f"model_options has options for backend {name!r}{did_you_mean(name, used)}, which is not one of the "
-                f"backends {description} ({', '.join(used)})"
+                f"model_options has options for backend {name!r}{did_you_mean(name, used_ids)}, which is not one of "
+                f"the backends {description} ({', '.join(used_ids)})"
             )
 
 

@@ -762,8 +762,8 @@ class Model:
             self._loaded.check_open()
             if self._loaded.current is not None:
                 self._loaded.latest_loaded()
-            loaded = {key: variant.optimized for key, variant in self._loaded.by_key.items()}
-            Saver(self._blueprint, self._choice, self._limits, loaded).save(path, shapes, sign_key, sign_as)
+            loaded_networks = {key: variant.optimized for key, variant in self._loaded.by_key.items()}
+            Saver(self._blueprint, self._choice, self._limits, loaded_networks).save(path, shapes, sign_key, sign_as)
 
     @property
     def profiler(self) -> Profiler:
@@ -827,9 +827,9 @@ class Model:
         with self._loaded.lock:
             self._loaded.check_open()
             choice, blueprint = self._choice.fork(), self._blueprint.forked()
-        copied = _relative(choice, self._limits, StateMemory(), blueprint)
-        copied._origin = self._origin
-        return copied
+        copied_model = _relative(choice, self._limits, StateMemory(), blueprint)
+        copied_model._origin = self._origin
+        return copied_model
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Model:
         return self.__copy__()
@@ -849,8 +849,8 @@ class Model:
     def _repr_html_(self) -> str:
         from interposer.report.notebook import explained, model_html  # noqa: PLC0415 - only notebooks need it
 
-        current, is_closed = self._loaded.current, self._loaded.is_closed
-        known_network = None if is_closed or current is None else current.optimized
+        current_variant, is_closed = self._loaded.current, self._loaded.is_closed
+        known_network = None if is_closed or current_variant is None else current_variant.optimized
         note = "closed" if is_closed else "optimized in the first run, for its shapes"
         html_below = ""
         if known_network is not None:

@@ -82,11 +82,11 @@ class ModelFile:
         identity = self._identity
         if identity is None or self.size < LEAST_NOTED or not identity.is_certain:
             return self._computed()
-        known = _known_digest(identity, self._folder)
-        if known is None:
-            known = self._computed()
-            _note_digest(identity, known, self._folder)
-        return known
+        known_digest = _known_digest(identity, self._folder)
+        if known_digest is None:
+            known_digest = self._computed()
+            _note_digest(identity, known_digest, self._folder)
+        return known_digest
 
     def _computed(self) -> str:
         digest = hashlib.sha256()
@@ -159,14 +159,14 @@ def _identity(source: object) -> _Identity | None:
     return _Identity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def _content(source: object, most: int) -> bytes | Array | None:
+def _content(source: object, max_bytes: int) -> bytes | Array | None:
     if isinstance(source, bytes | bytearray):
-        return bytes(source) if len(source) <= most else None
+        return bytes(source) if len(source) <= max_bytes else None
     if not isinstance(source, str | os.PathLike):
         return None
     check_regular(source)  # a pipe would block
     with open(source, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        if size > most:
+        if size > max_bytes:
             return None
         return mapped(source) if size >= LEAST_MAPPED else file.read()

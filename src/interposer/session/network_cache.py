@@ -74,9 +74,11 @@ class Keeper:
         if request.options is not None and request.options.debug:
             raise NotCachedError("a debugging option of the optimizer is set")
         ids = registry.by_default() if request.backends is None else request.backends
-        absent = [name for name in request.backends or () if registry.reason_absent(name) is not None]
-        if not ids or absent:
-            raise NotCachedError(f"backend {absent[0]!r} is not available" if absent else "there is no backend")
+        absent_names = [name for name in request.backends or () if registry.reason_absent(name) is not None]
+        if not ids or absent_names:
+            raise NotCachedError(
+                f"backend {absent_names[0]!r} is not available" if absent_names else "there is no backend"
+            )
         backend = registry.get(ids[0])
         identity = identity_of(backend)
         if not identity:
@@ -102,8 +104,8 @@ class Keeper:
         self._registry, self._origin, self._codec, self._folder = runtime.registry, origin, codec, folder
         self._file: ModelFile | None = file  # dropped as soon as possible, because it may be large
         self._source_name = str(origin["source"])
-        lasting = {name: origin[name] for name in ("source", "sha256", "format", "options", "backends")}
-        self._name = f"{FOLDER}/{hashlib.sha256(json.dumps(lasting).encode()).hexdigest()[:32]}"
+        lasting_facts = {name: origin[name] for name in ("source", "sha256", "format", "options", "backends")}
+        self._name = f"{FOLDER}/{hashlib.sha256(json.dumps(lasting_facts).encode()).hexdigest()[:32]}"
 
     def check(self, source: object) -> None:
         """Raise `LoadError` if the content of the model file `source` has changed since the cache entry was read."""
@@ -146,13 +148,13 @@ class Keeper:
         """
         file, self._file = self._file, None
         assert file is not None
-        with self._recording(file) as recorded:
-            yield lambda variants: self._store(variants, file, source, recorded)
+        with self._recording(file) as recording:
+            yield lambda variants: self._store(variants, file, source, recording)
 
-    def _store(self, variants: LoadedVariants, file: ModelFile, source: object, recorded: Recording) -> None:
+    def _store(self, variants: LoadedVariants, file: ModelFile, source: object, recording: Recording) -> None:
         if not file.is_still(source):
             return
-        for save in recorded.unsaved:
+        for save in recording.unsaved:
             save()
         try:
             entry = self._entry(variants, file)
@@ -215,5 +217,7 @@ def _folder_and_options(backend: Backend, options: Mapping[str, Any]) -> tuple[s
 
 def _with(options: OptimizerOptions, backend: str, model_options: Mapping[str, Any]) -> OptimizerOptions:
     """Return the optimizer's options, with `model_options` in place of those for one backend."""
-    others = {name: backend_options for name, backend_options in options.model_options.items() if name != backend}
-    return replace(options, model_options={**others, **({backend: model_options} if model_options else {})})
+    other_options = {
+        name: backend_options for name, backend_options in options.model_options.items() if name != backend
+    }
+    return replace(options, model_options={**other_options, **({backend: model_options} if model_options else {})})

@@ -89,8 +89,8 @@ def read_entry(content: bytes | memoryview) -> Entry:
     Raises ValueError if the content is damaged or not an entry.
     """
     facts, pieces = read_record(content, _MAGIC)
-    unread = iter(pieces)
-    parts = tuple(SavedPart(tuple(islice(unread, count)), digest) for count, digest in facts["parts"])
+    unread_pieces = iter(pieces)
+    parts = tuple(SavedPart(tuple(islice(unread_pieces, count)), digest) for count, digest in facts["parts"])
     return Entry(facts["made"], facts["network"], parts)
 
 
@@ -152,8 +152,8 @@ class EntryCodec:
         }  # fmt: skip
         if isinstance(layer.op, Input | Output):
             array = layer.op.initial if isinstance(layer.op, Input) else None
-            initial = None if array is None else array_to_plain(array)
-            return facts | {"binding": layer.op.binding_id, "state": layer.op.state, "initial": initial}
+            plain_array = None if array is None else array_to_plain(array)
+            return facts | {"binding": layer.op.binding_id, "state": layer.op.state, "initial": plain_array}
         part = self._saved(layer.op.object) if isinstance(layer.op, PreCompiled) else None
         if part is None:
             return None
@@ -223,9 +223,9 @@ class EntryCodec:
 
     def _op(self, facts: Mapping[str, Any], entry: Entry) -> Op:
         if facts["kind"] != "PreCompiled":
-            initial = None if facts["initial"] is None else array_from_plain(facts["initial"])
+            initial_array = None if facts["initial"] is None else array_from_plain(facts["initial"])
             binding, state = facts["binding"], facts["state"]
-            return Input(binding, state, initial) if facts["kind"] == "Input" else Output(binding, state)
+            return Input(binding, state, initial_array) if facts["kind"] == "Input" else Output(binding, state)
         options = self._options.model_options.get(self._backend.id, {})
         try:
             compiled = self._backend.restore_compiled(entry.parts[facts["part"]], options)

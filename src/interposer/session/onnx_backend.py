@@ -68,8 +68,8 @@ class Prepared(BackendRep):
             BindingError: the inputs do not fit.
             InterposerError: any other error that `Model.run` raises.
         """
-        bare = isinstance(inputs, np.ndarray) or not isinstance(inputs, Sequence | Mapping)
-        arrays = [inputs] if bare else inputs if isinstance(inputs, Mapping) else list(inputs)
+        is_single = isinstance(inputs, np.ndarray) or not isinstance(inputs, Sequence | Mapping)
+        arrays = [inputs] if is_single else inputs if isinstance(inputs, Mapping) else list(inputs)
         return tuple(self.model.run(arrays))
 
 

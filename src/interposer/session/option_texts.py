@@ -34,9 +34,9 @@ def sorted_options(
     of_networks: dict[str, dict[str, OptionValue]] = {}
     for backend_id, options in texts.items():
         backend = runtime.registry.get(backend_id)
-        declared = {option.name: option for option in getattr(backend, "declared_options", ())}
+        declared_options = {option.name: option for option in getattr(backend, "declared_options", ())}
         for name, text in options.items():
-            is_for_runtime = name in declared and "network" not in declared[name].scopes
+            is_for_runtime = name in declared_options and "network" not in declared_options[name].scopes
             target = of_runtime if is_for_runtime else of_networks
             target.setdefault(backend_id, {})[name] = option_value(backend, name, text, title)
     return of_runtime, of_networks

@@ -32,9 +32,9 @@ def requested_names(outputs: Any) -> tuple[str, ...] | None:
         raise BindingError(
             f"outputs are names of values or arrays to write to, not both: {type(array).__name__} stands among names"
         )
-    duplicate = next((name for name in outputs if outputs.count(name) > 1), None)
-    if duplicate is not None:
-        raise BindingError(f"outputs: {duplicate!r} is named twice; name each value once")
+    duplicate_name = next((name for name in outputs if outputs.count(name) > 1), None)
+    if duplicate_name is not None:
+        raise BindingError(f"outputs: {duplicate_name!r} is named twice; name each value once")
     return tuple(map(str, outputs))
 
 
@@ -77,14 +77,14 @@ def ending_at(network: Network, names: Sequence[str]) -> Network:
     A layer inside that has the name of an output gets ``/layer`` appended to its own. An input of the network keeps its
     name.
     """
-    renamed = with_outputs(network, names)
-    graph = renamed.graph
+    renamed_network = with_outputs(network, names)
+    graph = renamed_network.graph
     for name, output in zip(names, graph.outputs, strict=True):
         if output.name == name or isinstance(graph.layer(name).op, Input):
             continue
         graph.rename(graph.layer(name), f"{name}/layer")
         graph.rename(output, name)
-    return renamed
+    return renamed_network
 
 
 def value_named(graph: Graph, name: str, argument: str) -> Value:
@@ -128,10 +128,10 @@ def _values(graph: Graph) -> Iterator[Value]:
 
 def _unknown(graph: Graph, name: str) -> str:
     """Return the error message for a requested name that no available value of the graph has, with similar names."""
-    ambiguous = next((layer for layer in graph if layer.name == name and len(layer.outputs) > 1), None)
-    if ambiguous is not None:
-        names = ", ".join(repr(value.name) for value in ambiguous.outputs)
-        return f"layer {name!r} has {len(ambiguous.outputs)} results; name one of them: {names}"
+    ambiguous_layer = next((layer for layer in graph if layer.name == name and len(layer.outputs) > 1), None)
+    if ambiguous_layer is not None:
+        names = ", ".join(repr(value.name) for value in ambiguous_layer.outputs)
+        return f"layer {name!r} has {len(ambiguous_layer.outputs)} results; name one of them: {names}"
     region_name = next((title for title, inner in _regions(graph) if _names_value(inner, name)), None)
     if region_name is not None:
         return (

@@ -104,18 +104,20 @@ def _network(file: SavedFile, number: Any) -> Network:
 def _network_of_variant(file: SavedFile, index: Mapping[str, Any], shapes: Shapes, values: Values) -> Network:
     """Return the network for some shapes and values of a file that has a network for each variant only."""
     if values.keys() < set(index["needed"]):
-        missing = tuple(name for name in index["needed"] if name not in values)
-        raise UnboundInputError({}, missing, path=file.path)
+        missing_names = tuple(name for name in index["needed"] if name not in values)
+        raise UnboundInputError({}, missing_names, path=file.path)
     fingerprints = {name: fingerprint(values[name]) for name in index["needed"]}
     for variant in file.variants(index):
         fits = all(TensorShape(shape) == shapes[name] for name, shape in variant.shapes.items() if name in shapes)
         if fits and dict(variant.values) == fingerprints and variant.network is not None:
             return _network(file, variant.network)
-    known = "; ".join(
+    known_variants = "; ".join(
         ", ".join(f"{name} {shape}" for name, shape in saved_variant.shapes.items())
         for saved_variant in file.variants(index)
     )
-    raise InvalidArgumentError(f"the saved network has no variant for these shapes and values (it has: {known})")
+    raise InvalidArgumentError(
+        f"the saved network has no variant for these shapes and values (it has: {known_variants})"
+    )
 
 
 def _metadata(file: SavedFile, number: int) -> Metadata:
@@ -190,25 +192,28 @@ def _stale(variant: Variant, registry: BackendRegistry) -> list[str]:
 
 
 def _stale_of(variant: Variant, name: str, registry: BackendRegistry) -> str:
-    here, there = _fingerprint(variant, name, registry), variant.backends[name]["fingerprint"]
-    if here == there:
+    current_fingerprint, saved_fingerprint = (
+        _fingerprint(variant, name, registry),
+        variant.backends[name]["fingerprint"],
+    )
+    if current_fingerprint == saved_fingerprint:
         return ""
     count = variant.compiled[name]
     title = f"its {count} compiled parts" if count > 1 else "its compiled part"
-    return f"backend {name!r} has compiled {title} again: {_compared(there, here)}"
+    return f"backend {name!r} has compiled {title} again: {_compared(saved_fingerprint, current_fingerprint)}"
 
 
 def _fingerprint(variant: Variant, name: str, registry: BackendRegistry) -> str:
     return fingerprint_of(registry.get(name), variant.model_options.get(name, {}))
 
 
-def _compared(there: str, here: str) -> str:
+def _compared(saved_fingerprint: str, current_fingerprint: str) -> str:
     """Return a text about what differs between two fingerprints, word by word if they have the same form."""
-    saved_words, current_words = there.split(), here.split()
-    if not here:
+    saved_words, current_words = saved_fingerprint.split(), current_fingerprint.split()
+    if not current_fingerprint:
         return "it takes no compiled parts here"
     if len(saved_words) != len(current_words):
-        return f"the file is for {there!r}, and this is {here!r}"
+        return f"the file is for {saved_fingerprint!r}, and this is {current_fingerprint!r}"
     changed_positions = [
         number for number, pair in enumerate(zip(saved_words, current_words, strict=True)) if pair[0] != pair[1]
     ]
@@ -218,11 +223,11 @@ def _compared(there: str, here: str) -> str:
 
 def _words(words: Sequence[str], positions: Sequence[int]) -> str:
     """Return the words at these positions; a version or a small number comes with the word before it."""
-    shown = []
+    shown_words = []
     for position in positions:
         follows_word = position > 0 and words[position][0].isdigit() and len(words[position]) < _LONGEST_NUMBER
-        shown.append(" ".join(words[position - follows_word : position + 1]))
-    return ", ".join(shown)
+        shown_words.append(" ".join(words[position - follows_word : position + 1]))
+    return ", ".join(shown_words)
 
 
 def target_of(
@@ -241,8 +246,8 @@ def target_of(
         for variant in file.variants():
             groups.setdefault(variant.target, []).append(variant)
         targets = [Target(file, group, registry) for group in groups.values()]
-        fitting = [target for target in targets if target.fits(backends, options, plan)]
-        return min(fitting, key=lambda target: target.score, default=None)
+        fitting_targets = [target for target in targets if target.fits(backends, options, plan)]
+        return min(fitting_targets, key=lambda target: target.score, default=None)
 
 
 # --- the blueprint ----------------------------------------------------------------------------------------------------

@@ -76,17 +76,18 @@ class Saver:
                 f"the layers depend on {blueprint.lacking}; run the model once for each shape before it is saved"
             )
         resized_shapes = resized({name: info.shape for name, info in blueprint.inputs.items()}, shapes)
-        lacking = [name for name, shape in resized_shapes.items() if not shape.is_concrete]
-        if lacking:
+        open_names = [name for name, shape in resized_shapes.items() if not shape.is_concrete]
+        if open_names:
             raise InvalidArgumentError(
-                f"shapes: the shape of input {lacking[0]!r} is {resized_shapes[lacking[0]]}; give all of its sizes"
+                f"shapes: the shape of input {open_names[0]!r} is {resized_shapes[open_names[0]]}; "
+                "give all of its sizes"
             )
         key = Key(tuple(resized_shapes[name] for name in blueprint.inputs))
         if key in self._loaded:
             return self._variant(key, self._loaded[key])
-        specialised = bound(network, shapes)
-        self._limits.check(specialised.graph)
-        return self._variant(key, self._choice.optimized(specialised))
+        specialised_network = bound(network, shapes)
+        self._limits.check(specialised_network.graph)
+        return self._variant(key, self._choice.optimized(specialised_network))
 
     def _variant(self, key: Key, optimized: OptimizedNetwork) -> VariantToSave:
         options, plan = self._choice.arguments["options"], self._choice.used_plan

@@ -144,9 +144,9 @@ def _cut(source: Any, reading: Reading) -> Network:
     Shapes and values of inputs that the source itself declares apply before the cut, and all others after it.
     """
     names = reading.inputs or ()
-    declared = _read(source, reading._replace(shapes=None))
-    late_names = [name for name in names if name not in _input_names(declared)]
-    at_shapes = isinstance(declared, Template) and declared.cuts_at_shapes
+    declared_network = _read(source, reading._replace(shapes=None))
+    late_names = [name for name in names if name not in _input_names(declared_network)]
+    at_shapes = isinstance(declared_network, Template) and declared_network.cuts_at_shapes
     shapes, cut_shapes = _split(reading.shapes or {}, () if at_shapes else late_names)
     values, cut_values = _split(reading.values or {}, late_names)
     uncut = _full(source, reading._replace(shapes=shapes or None, values=values))
@@ -302,9 +302,9 @@ def _load(name: str, source: Any, reading: Reading) -> Network | Template:
     format = process_formats().named(name)
     for argument in reading.options:
         if argument not in format.options:
-            this = source if isinstance(source, str) else "this"
+            source_title = source if isinstance(source, str) else "this"
             raise InvalidArgumentError(
-                f"{argument}= is for {_formats_with(argument)}; {this} is a model of format {name!r}"
+                f"{argument}= is for {_formats_with(argument)}; {source_title} is a model of format {name!r}"
             )
     network = _read_by(format, name, source, reading._replace(weights=content_of(reading.weights)))
     if format.binds_shapes or not reading.shapes or isinstance(network, Template):
@@ -318,10 +318,10 @@ def _read_by(format: Format, name: str, source: Any, reading: Reading) -> Networ
     try:
         network: object = format.read(source, reading)
     except ParseError as error:
-        located = error if path is None else error.at(path)
-        if located is error:
+        located_error = error if path is None else error.at(path)
+        if located_error is error:
             raise
-        raise located from error
+        raise located_error from error
     except (InterposerError, MemoryError):
         raise
     except Exception as error:
@@ -336,5 +336,5 @@ def _read_by(format: Format, name: str, source: Any, reading: Reading) -> Networ
 
 def _formats_with(argument: str) -> str:
     """Return what the files of the formats are called that accept an argument of `load`."""
-    *others, last = sorted(format.files for _, format in process_formats() if argument in format.options)
-    return f"{', '.join(others)} and {last}" if others else last
+    *other_files, last_file = sorted(format.files for _, format in process_formats() if argument in format.options)
+    return f"{', '.join(other_files)} and {last_file}" if other_files else last_file

@@ -106,11 +106,11 @@ def recorded_times(run: Callable[[], Any], budget_seconds: float, *, overlaps: C
                 run()
         recorded_runs += _recorded_runs(recorder.recording())[1:]
     units, layers, others, devices = map(_medians, zip(*recorded_runs, strict=True))
-    whole, spread = statistics.median(whole_seconds) * 1e3, spread_of(whole_seconds)
-    overlap = max(0.0, sum(units.values()) - whole) if overlaps() else None
+    whole_milliseconds, spread = statistics.median(whole_seconds) * 1e3, spread_of(whole_seconds)
+    overlap = max(0.0, sum(units.values()) - whole_milliseconds) if overlaps() else None
     return Times(
-        whole, units, "measured", len(whole_seconds), layers=layers, others=others, spread=spread, overlap=overlap,
-        devices=devices,
+        whole_milliseconds, units, "measured", len(whole_seconds), layers=layers, others=others, spread=spread,
+        overlap=overlap, devices=devices,
     )  # fmt: skip
 
 
@@ -154,20 +154,20 @@ def _recorded_run(intervals: Sequence[Interval]) -> _Recorded:
     seconds_of_unit, seconds_of_layer, seconds_of_others, seconds_of_device = (
         defaultdict[str, float](float) for _ in range(4)
     )
-    running = [
+    running_units = [
         interval
         for interval in intervals
         if interval.site.category in (Category.LAYER, Category.COPY) and interval.site.layer
     ]
-    for interval in running:
+    for interval in running_units:
         seconds_of_unit[interval.site.layer] += interval.duration / 1e6
-    device_units = Enclosing(unit for unit in running if unit.site.category is Category.LAYER)
+    device_units = Enclosing(unit for unit in running_units if unit.site.category is Category.LAYER)
     for interval in intervals:
         device = interval.site.device
         if device:
             seconds_of_device[device] += interval.duration / 1e6
         is_step = interval.site.category is Category.KERNEL
-        unit = (device_units.layer(interval) if device else _unit_of(interval, running)) if is_step else None
+        unit = (device_units.layer(interval) if device else _unit_of(interval, running_units)) if is_step else None
         if unit is not None:
             layer = _layer_of(interval.site, unit.site.layers)
             milliseconds, name = (seconds_of_layer, layer) if layer else (seconds_of_others, unit.site.layer)
@@ -175,10 +175,10 @@ def _recorded_run(intervals: Sequence[Interval]) -> _Recorded:
     return _Recorded(seconds_of_unit, seconds_of_layer, seconds_of_others, seconds_of_device)
 
 
-def _unit_of(step: Interval, running: Sequence[Interval]) -> Interval | None:
+def _unit_of(step: Interval, running_units: Sequence[Interval]) -> Interval | None:
     """Return the running layer in which a backend measured a step, or None."""
-    position = bisect_right(running, step.begin, key=lambda interval: interval.begin) - 1
-    return running[position] if position >= 0 and step.end <= running[position].end + _ROUNDING else None
+    position = bisect_right(running_units, step.begin, key=lambda interval: interval.begin) - 1
+    return running_units[position] if position >= 0 and step.end <= running_units[position].end + _ROUNDING else None
 
 
 def _layer_of(step: Site, layers: Sequence[str]) -> str:

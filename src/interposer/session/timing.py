@@ -64,9 +64,11 @@ def spread_of(times: Sequence[float]) -> float:
 
     `times` has at least one element. The result is 0 if the median is 0.
     """
-    ordered = sorted(times)
-    quarter = len(ordered) // 4
-    return (ordered[-1 - quarter] - ordered[quarter]) / (2 * (ordered[len(ordered) // 2] or math.inf))
+    ordered_times = sorted(times)
+    quarter = len(ordered_times) // 4
+    return (ordered_times[-1 - quarter] - ordered_times[quarter]) / (
+        2 * (ordered_times[len(ordered_times) // 2] or math.inf)
+    )
 
 
 def undecided(timings: Mapping[str, Timing]) -> list[str]:

@@ -49,9 +49,9 @@ def with_bad_values(
             continue
         limits = np.iinfo(array.dtype)
         for value in dict.fromkeys(min(max(value, int(limits.min)), int(limits.max)) for value in _VALUES):
-            single = array.copy()
-            single.reshape(-1)[int(generator.integers(single.size))] = value
-            yield {**feeds, name: single}
+            changed_array = array.copy()
+            changed_array.reshape(-1)[int(generator.integers(changed_array.size))] = value
+            yield {**feeds, name: changed_array}
             yield {**feeds, name: np.full_like(array, value)}
 
 
@@ -71,7 +71,7 @@ def with_bad_arrays(feeds: Mapping[_Name, Array]) -> Iterator[dict[_Name, Any]]:
     The input is missing, has another rank, has too many elements, or has a type that is never converted.
     """
     for name, array in feeds.items():
-        yield {other: given for other, given in feeds.items() if other != name}
+        yield {other_name: feed for other_name, feed in feeds.items() if other_name != name}
         yield {**feeds, name: array[np.newaxis]}
         yield {**feeds, name: np.zeros((*array.shape[:-1], 1 + array.shape[-1]) if array.ndim else (2,), array.dtype)}
         yield {**feeds, name: np.full(array.shape, 1j)}

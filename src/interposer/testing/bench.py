@@ -161,11 +161,11 @@ class Bench:
         `observer` receives every object that the backend creates. The wrapper refuses the layers named in `held_back`.
         """
         registry = BackendRegistry()
-        watched = Watched(self.backend, observer or Census(), held_back)
-        registry.register(self.backend.id, lambda: watched)
-        for other in (Oracle(), *self.other_backends):
-            if other.id not in registry:
-                registry.register(other.id, _always(other))
+        watched_backend = Watched(self.backend, observer or Census(), held_back)
+        registry.register(self.backend.id, lambda: watched_backend)
+        for other_backend in (Oracle(), *self.other_backends):
+            if other_backend.id not in registry:
+                registry.register(other_backend.id, _always(other_backend))
         return DeviceSpec(registry)
 
     def optimize(
@@ -256,8 +256,8 @@ class Bench:
     @cached_property
     def taken(self) -> tuple[Sample, ...]:
         """The samples that the backend supports, without those that have empty tensors or random results."""
-        comparable = (sample for sample in self.samples if not sample.statistical and not _is_empty(sample))
-        return tuple(filter(self.takes, comparable))
+        comparable_samples = (sample for sample in self.samples if not sample.statistical and not _is_empty(sample))
+        return tuple(filter(self.takes, comparable_samples))
 
     @cached_property
     def pool(self) -> Pool:

@@ -46,11 +46,11 @@ class Census:
         """Ignore a context, since it lives as long as its runtime."""
 
     def _count_made(self, factory: WorkloadFactory | TensorHandleFactory, name: str) -> None:
-        original = getattr(type(factory), name)
-        here = weakref.ref(factory)
+        original_method = getattr(type(factory), name)
+        weak_factory = weakref.ref(factory)
 
         def counted(*arguments: Any) -> Any:
-            instance = original(here(), *arguments)
+            instance = original_method(weak_factory(), *arguments)
             self._count(instance)
             return instance
 

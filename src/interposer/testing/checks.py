@@ -118,14 +118,14 @@ def repetition(trial: Trial) -> Iterator[str]:
     random numbers only need to repeat shapes and types.
     """
     _require_run(trial)
-    strict = not trial.bench.backend.capabilities.has("Deterministic", False)
+    must_repeat = not trial.bench.backend.capabilities.has("Deterministic", False)
     for key, output in enumerate(trial.layer.outputs):
         first_array, repeated_array = trial.first_outputs[key], trial.repeated_outputs[key]
         if trial.sample.statistical:
             yield from _kind_problems(key, repeated_array, output.known)
-        elif strict and not same(repeated_array, first_array):
+        elif must_repeat and not same(repeated_array, first_array):
             yield f"output {key} is not the same when the network runs again on the same inputs"
-        elif not strict:
+        elif not must_repeat:
             error = trial.bench.tolerances.difference(
                 repeated_array, first_array, output.known.with_shape(first_array.shape)
             )

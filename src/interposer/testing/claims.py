@@ -105,11 +105,11 @@ class _Direct:
         self.manager: MemoryManager | None = backend.create_memory_manager()
         self.factory: WorkloadFactory = backend.create_workload_factory(self.manager, bench.settings.options)
         preferences = backend.handle_factory_preferences
-        preferred = next(
+        preferred_id = next(
             (name for name in preferences if name in self.registry or name == DEFAULT_FACTORY), DEFAULT_FACTORY
         )
         self.handles: TensorHandleFactory | None = (
-            None if preferred == DEFAULT_FACTORY else self.registry.factory(preferred)
+            None if preferred_id == DEFAULT_FACTORY else self.registry.factory(preferred_id)
         )
         self.contents = Contents()
         self.created_handles: list[TensorHandle] = []
@@ -251,8 +251,8 @@ def _on_pieces(bench: Bench, sample: Sample, direct: _Direct, workload: Workload
         if problem and not sample.statistical:
             yield f"{claim} output {key} is wrong: {problem}"
         new_contents = direct.contents.read(parent)
-        inside = tuple(slice(1, -1) for _ in range(new_contents.ndim))
-        new_contents[inside] = old_contents[inside]
+        inner_slices = tuple(slice(1, -1) for _ in range(new_contents.ndim))
+        new_contents[inner_slices] = old_contents[inner_slices]
         if not same(new_contents, old_contents):
             yield f"{claim} it wrote to the gaps beside output {key}"
 
@@ -270,8 +270,10 @@ def _pieces(direct: _Direct) -> tuple[_Inputs, _Targets] | None:
     """
     layer = direct.layer
     assert layer is not None
-    supported = direct.factory.supports_sub_tensors if direct.handles is None else direct.handles.supports_sub_tensors
-    if not supported or not all(info.rank for info in layer.output_infos):
+    is_supported = (
+        direct.factory.supports_sub_tensors if direct.handles is None else direct.handles.supports_sub_tensors
+    )
+    if not is_supported or not all(info.rank for info in layer.output_infos):
         return None
     inputs: _Inputs = []
     for value in layer.inputs:
@@ -412,19 +414,19 @@ def _cut(network: Network, value: Value, array: Array, runs: Sequence[dict[int, 
         for run_feeds in runs:
             run_feeds[binding_id] = array
         return network.add_input_layer(binding_id, info).output
-    doubled = np.concatenate([array, array])
-    doubled_input = network.add_input_layer(binding_id, info.with_shape(doubled.shape))
+    doubled_array = np.concatenate([array, array])
+    doubled_input = network.add_input_layer(binding_id, info.with_shape(doubled_array.shape))
     end = network.add_input_layer(binding_id + 1, TensorInfo((1,), DataType.INT64))
-    for run_feeds, size in zip(runs, (len(array), len(doubled), len(array)), strict=True):
-        run_feeds |= {binding_id: doubled, binding_id + 1: np.array([size])}
+    for run_feeds, size in zip(runs, (len(array), len(doubled_array), len(array)), strict=True):
+        run_feeds |= {binding_id: doubled_array, binding_id + 1: np.array([size])}
     start = network.add_constant_layer(np.array([0]))
     return network.add_layer(DynamicSlice(axes=(0,)), doubled_input, start, end).output
 
 
 def _without_shapes(layer: Layer) -> list[TensorInfo | None]:
     """Return the declared infos of the layer's results with unknown sizes; None for results without a declared info."""
-    declared = [value.declared for value in layer.outputs]
-    return [None if info is None else info.with_shape([None] * info.rank) for info in declared]
+    declared_infos = [value.declared for value in layer.outputs]
+    return [None if info is None else info.with_shape([None] * info.rank) for info in declared_infos]
 
 
 def _on_sizes(bench: Bench, sample: Sample, network: Network, runs: Sequence[Mapping[int, Array]]) -> Iterator[str]:
@@ -489,21 +491,21 @@ def _without_constants(bench: Bench, sample: Sample) -> Iterator[str]:
         arrays_read = loaded_network.constants_read
         outputs = [loaded_network.bindings.new_outputs() for _ in range(2)]
         arrays = [layer.output.constant for layer in network if layer.kind == "Constant"]
-        unread = [
+        unread_arrays = [
             array for array in arrays
             if array is not None and array.nbytes and not array.dtype.hasobject
             and not any(np.may_share_memory(array, constant) for constant in arrays_read)
         ]  # fmt: skip
-        if not unread or set(outputs[0]) != set(loaded_network.bindings.outputs):
+        if not unread_arrays or set(outputs[0]) != set(loaded_network.bindings.outputs):
             return
         loaded_network.run(dict(feeds), outputs[0])
-        original_contents = [array.tobytes() for array in unread]
+        original_contents = [array.tobytes() for array in unread_arrays]
         try:
-            for array in unread:
+            for array in unread_arrays:
                 ctypes.memset(array.ctypes.data, 0x5A, array.nbytes)
             loaded_network.run(dict(feeds), outputs[1])
         finally:
-            for array, content in zip(unread, original_contents, strict=True):
+            for array, content in zip(unread_arrays, original_contents, strict=True):
                 ctypes.memmove(array.ctypes.data, content, len(content))
         if not all(same(outputs[0][key], outputs[1][key]) for key in outputs[0]):
             yield (
@@ -589,9 +591,11 @@ def _types(bench: Bench) -> Iterator[str]:
     """Yield an error for each operator that the backend accepts with types that no sample has."""
     for op in dict.fromkeys(type(sample.op) for sample in bench.taken if any(sample.inputs)):
         note(f"asking which types it takes for {op.op_name()}")
-        accepted = [sample for sample in bench.samples_of(op) if bench.takes(sample)]
-        other_samples = [sample for sample in samples_of(op) if sample not in accepted]
-        untried = untried_kinds([*accepted, *other_samples], lambda sample: _is_accepted(bench, sample), _ATTRIBUTES)
+        accepted_samples = [sample for sample in bench.samples_of(op) if bench.takes(sample)]
+        other_samples = [sample for sample in samples_of(op) if sample not in accepted_samples]
+        untried = untried_kinds(
+            [*accepted_samples, *other_samples], lambda sample: _is_accepted(bench, sample), _ATTRIBUTES
+        )
         if untried:
             yield (
                 f"{op.op_name()}: it takes {', '.join(untried)}, which no sample has, so that no check tries them; "

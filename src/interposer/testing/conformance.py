@@ -93,10 +93,12 @@ def all_cases(
     """
     patterns = patterns_of(only)
     samples = all_samples() if samples is None else samples
-    known = sorted({sample.op.family for sample in samples})
+    known_families = sorted({sample.op.family for sample in samples})
     for family in families:
-        if family not in known:
-            raise InvalidArgumentError(f"unknown family {family!r}{did_you_mean(family, known)} ({', '.join(known)})")
+        if family not in known_families:
+            raise InvalidArgumentError(
+                f"unknown family {family!r}{did_you_mean(family, known_families)} ({', '.join(known_families)})"
+            )
     if "*" in patterns:
         return list(_every_case(families, samples, SAMPLE_CHECKS))
     cases = _every_case(families, samples, [check for check in SAMPLE_CHECKS if _may_match(check, patterns)])
@@ -186,9 +188,11 @@ class Conformance:
     def bench(self) -> Bench:
         """The object that loads and runs networks on the backend; created on first use."""
         registry = (self.runtime or default_runtime()).registry
-        others = [registry.get(name) for name in registry.by_default() if name != self.backend.id]
-        usable = [other for other in others if not self._is_fork or survives_fork(other)]
-        bench = Bench(self.backend, self._tried(), self.settings, usable)
+        other_backends = [registry.get(name) for name in registry.by_default() if name != self.backend.id]
+        usable_backends = [
+            other_backend for other_backend in other_backends if not self._is_fork or survives_fork(other_backend)
+        ]
+        bench = Bench(self.backend, self._tried(), self.settings, usable_backends)
         bench.is_partial = bool(self.families)
         bench.backend_source = (
             self.backend_source if self.runtime is None and not isinstance(self.backend_source, Backend) else None
@@ -262,9 +266,9 @@ class Conformance:
         source = default_runtime().registry.taken_by(text)
         return source is None or source.startswith(("entry point of ", "shared object ", "Python file "))
 
-    def _serve(self, report: Channel, requests: int, shared: int, stacks: int) -> None:
+    def _serve(self, report: Channel, requests: int, shared_bytes: int, stacks: int) -> None:
         self._is_fork = True
-        serve_cases(report, self, requests, shared, stacks)
+        serve_cases(report, self, requests, shared_bytes, stacks)
 
     def groups(self) -> dict[str, list[Case]]:
         """Return the selected cases by sample id.

@@ -75,10 +75,10 @@ class Guarded:
 
     def check(self, output: int) -> None:
         """Raise `BackendContractError` if a byte next to the array of this output has changed."""
-        changed = self._field != _CANARY
-        changed[_MARGIN : len(changed) - _MARGIN] = False
-        if changed.any():
-            offset, size = int(changed.argmax()) - _MARGIN, self.array.nbytes
+        is_changed = self._field != _CANARY
+        is_changed[_MARGIN : len(is_changed) - _MARGIN] = False
+        if is_changed.any():
+            offset, size = int(is_changed.argmax()) - _MARGIN, self.array.nbytes
             raise BackendContractError(f"something wrote outside of output {output}, at byte {offset:,} of {size:,}")
 
 
@@ -87,9 +87,9 @@ def unlike(array: Array, expected: Array) -> str:
     if array.shape != expected.shape or array.dtype != expected.dtype:
         return f"{array.dtype}{list(array.shape)}, not {expected.dtype}{list(expected.shape)}"
     both_nan = np.isnan(array) & np.isnan(expected) if array.dtype.kind == "f" else np.False_
-    wrong = np.argwhere((array != expected) & ~both_nan)
-    first = f"; the first at {[int(index) for index in wrong[0]]}" if len(wrong) else ""
-    return f"{len(wrong)} of {array.size} elements differ{first}"
+    wrong_positions = np.argwhere((array != expected) & ~both_nan)
+    first = f"; the first at {[int(index) for index in wrong_positions[0]]}" if len(wrong_positions) else ""
+    return f"{len(wrong_positions)} of {array.size} elements differ{first}"
 
 
 def rubbish(dtype: DataType) -> Array:

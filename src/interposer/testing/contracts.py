@@ -107,12 +107,12 @@ def _objects(bench: Bench) -> Iterator[str]:
 def _unknown_options(bench: Bench) -> Iterator[str]:
     require(bench)
     network, _ = bench.taken[0].network()
-    unknown = "NobodyKnowsThisOption"
-    options = {**bench.settings.options, unknown: True}
+    unknown_option = "NobodyKnowsThisOption"
+    options = {**bench.settings.options, unknown_option: True}
     try:
         verdicts = bench.backend.layer_support(options).query(view_of(network.graph))
     except InvalidArgumentError as error:
-        if unknown not in str(error):
+        if unknown_option not in str(error):
             yield f"it refuses an unknown option without naming it: {error}"
         return
     if not all(verdicts):
@@ -245,8 +245,8 @@ def context(bench: Bench, variant: str) -> Iterator[str]:
     recording = Recording()
     optimized = bench.optimize(grown(bench, "chain-0").network, recording)
     with Runtime() as runtime:
-        loaded = [Loaded(runtime, optimized) for _ in range(2)]
-        for network in loaded:
+        loaded_networks = [Loaded(runtime, optimized) for _ in range(2)]
+        for network in loaded_networks:
             network.unload()
     if not recording.objects("before_load_network"):
         raise Refused("the backend has no context")

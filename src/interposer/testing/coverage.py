@@ -54,7 +54,7 @@ def coverage_of(backend: Backend, report: Callable[[str, int, int], None] | None
 
 
 def _coverages(backend: Backend, op: type[Op]) -> Iterator[Coverage]:
-    groups = {quantized: Coverage(op, quantized) for quantized in (False, True)}
+    groups = {is_quantized: Coverage(op, is_quantized) for is_quantized in (False, True)}
     for sample in samples_of(op):
         view = view_of(sample.network()[0].graph)
         main = _main(sample, next(iter(view)).output_infos)

@@ -134,8 +134,8 @@ class DeviceHandle(TensorHandle):
     def strides(self) -> tuple[int, ...]:
         """The strides of each axis, in bytes."""
         shape, size = tuple(map(int, self.info.shape)), self.info.dtype.numpy.itemsize
-        outer = [self.row * math.prod(shape[axis + 1 : -1]) for axis in range(len(shape) - 1)]
-        return (*outer, size) if shape else ()
+        outer_strides = [self.row * math.prod(shape[axis + 1 : -1]) for axis in range(len(shape) - 1)]
+        return (*outer_strides, size) if shape else ()
 
     def manage(self) -> None:
         """Begin the tensor's lifetime in the memory plan."""

@@ -100,9 +100,9 @@ class Draw:
     def order(self, count: int) -> tuple[int, ...]:
         """Return the integers below `count` in random order."""
         numbers = list(range(count))
-        for last in range(count - 1, 0, -1):
-            swapped = self.below(last + 1)
-            numbers[last], numbers[swapped] = numbers[swapped], numbers[last]
+        for last_index in range(count - 1, 0, -1):
+            swapped_index = self.below(last_index + 1)
+            numbers[last_index], numbers[swapped_index] = numbers[swapped_index], numbers[last_index]
         return tuple(numbers)
 
     def size(self, most: int = 65) -> int:

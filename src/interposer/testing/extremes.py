@@ -52,19 +52,23 @@ Draw = Callable[[np.random.Generator, tuple[int, ...], DataType], Array]
 
 def _beyond_24_bits(generator: np.random.Generator, shape: tuple[int, ...], dtype: DataType) -> Array:
     """Return integers of which float32 represents few exactly, many of them neighbours, and among them small ones."""
-    neighbours, others = (
+    neighbours, other_numbers = (
         (1 << 25) + generator.integers(1, 4, shape),
         generator.integers(1 << 24, 1 << 27, shape) * 2 + 1,
     )
-    small = generator.integers(1, 4, shape)
-    return _signed(generator, np.choose(generator.integers(3, size=shape), (neighbours, others, small)), dtype)
+    small_numbers = generator.integers(1, 4, shape)
+    return _signed(
+        generator, np.choose(generator.integers(3, size=shape), (neighbours, other_numbers, small_numbers)), dtype
+    )
 
 
 def _beyond_31_bits(generator: np.random.Generator, shape: tuple[int, ...], dtype: DataType) -> Array:
     """Return integers above 2^31, some of which are equal in their lower 32 bits, and among them small ones."""
-    large = (generator.integers(1, 1 << 8, shape) << 32) + generator.choice([0, 1, 77, 3_000_000_001], shape)
-    small = generator.integers(1, 4, shape)
-    return _signed(generator, np.choose(generator.integers(3, size=shape), (large, large, small)), dtype)
+    large_numbers = (generator.integers(1, 1 << 8, shape) << 32) + generator.choice([0, 1, 77, 3_000_000_001], shape)
+    small_numbers = generator.integers(1, 4, shape)
+    return _signed(
+        generator, np.choose(generator.integers(3, size=shape), (large_numbers, large_numbers, small_numbers)), dtype
+    )
 
 
 def _ends(generator: np.random.Generator, shape: tuple[int, ...], dtype: DataType) -> Array:
@@ -145,8 +149,8 @@ _SMALL_OPERANDS: Final = ("SHIFT_LEFT", "SHIFT_RIGHT", "POWER")
 
 def _data_inputs(layer: Layer) -> list[Value]:
     """Return the inputs of the network that a layer computes with as data."""
-    small = label_of(layer.op).endswith(_SMALL_OPERANDS)
-    indices = layer.op.inputs_of(Role.DATA, 1 if small else len(layer.inputs))
+    is_small = label_of(layer.op).endswith(_SMALL_OPERANDS)
+    indices = layer.op.inputs_of(Role.DATA, 1 if is_small else len(layer.inputs))
     values = [layer.inputs[index] for index in indices]
     return [value for value in values if value is not None and not value.is_constant and value.known.is_concrete]
 
@@ -167,8 +171,10 @@ _TIMES: Final = 3
 
 def _drawn(condition: str, ids: Mapping[Value, int], seed: str) -> dict[int, Array]:
     generator = np.random.default_rng(zlib.crc32(f"{seed} {condition}".encode()))
-    chosen = {key: value.known for value, key in ids.items() if condition in _conditions(value.known.dtype)}
-    return {key: _DRAWS[condition](generator, tuple(map(int, info.shape)), info.dtype) for key, info in chosen.items()}
+    chosen_infos = {key: value.known for value, key in ids.items() if condition in _conditions(value.known.dtype)}
+    return {
+        key: _DRAWS[condition](generator, tuple(map(int, info.shape)), info.dtype) for key, info in chosen_infos.items()
+    }
 
 
 def cells_of(samples: Iterable[Sample], most: int) -> dict[tuple[str, str], list[Subject]]:
@@ -181,8 +187,8 @@ def cells_of(samples: Iterable[Sample], most: int) -> dict[tuple[str, str], list
     return {key: _some(subjects, most) for key, subjects in cells.items()}
 
 
-def _some(subjects: Sequence[Subject], most: int) -> list[Subject]:
-    return list(subjects[:: max(1, -(-len(subjects) // most))])
+def _some(subjects: Sequence[Subject], max_subjects: int) -> list[Subject]:
+    return list(subjects[:: max(1, -(-len(subjects) // max_subjects))])
 
 
 # --- pairs ------------------------------------------------------------------------------------------------------------
@@ -239,8 +245,8 @@ def _stages(dtype: DataType) -> Iterator[Stage]:
         yield _unary(ElementwiseUnary(unary))
     for comparison in (ComparisonOperation.EQUAL, ComparisonOperation.LESS):
         yield _compared(comparison, number)
-    for other in map(DataType.of, ("float32", "int32", "int64", "bool")):
-        yield _unary(Cast(dtype=other))
+    for other_type in map(DataType.of, ("float32", "int32", "int64", "bool")):
+        yield _unary(Cast(dtype=other_type))
     yield from (
         _unary(Reshape((3, 4))),
         _unary(Transpose((1, 0))),
@@ -284,10 +290,10 @@ def errors(bench: Bench, subject: Subject) -> dict[str, str] | None:
     if not bench.takes_all(subject.network.graph):
         return None
     try:
-        with bench.loaded(bench.optimize(subject.network)) as loaded:
-            if _fails(loaded, bench, subject):
+        with bench.loaded(bench.optimize(subject.network)) as loaded_network:
+            if _fails(loaded_network, bench, subject):
                 return {}
-            texts = [(name, _error(loaded, bench, subject, feeds)) for name, feeds in subject.extremes]
+            texts = [(name, _error(loaded_network, bench, subject, feeds)) for name, feeds in subject.extremes]
     except UnsupportedLayerError:
         return None
     except InterposerError as error:
@@ -295,15 +301,15 @@ def errors(bench: Bench, subject: Subject) -> dict[str, str] | None:
     return {name: text for name, text in texts if text}
 
 
-def _fails(loaded: Loaded, bench: Bench, subject: Subject) -> bool:
+def _fails(loaded_network: Loaded, bench: Bench, subject: Subject) -> bool:
     """Return True if the backend is wrong, or fails, on ordinary values."""
     try:
-        return bool(_error(loaded, bench, subject, subject.feeds))
+        return bool(_error(loaded_network, bench, subject, subject.feeds))
     except InterposerError:
         return True
 
 
-def _error(loaded: Loaded, bench: Bench, subject: Subject, feeds: Mapping[int, Array]) -> str:
+def _error(loaded_network: Loaded, bench: Bench, subject: Subject, feeds: Mapping[int, Array]) -> str:
     """Return how the results differ from those of the reference kernels; empty if they do not, or if it has none."""
     graph = subject.network.graph
     try:
@@ -314,7 +320,7 @@ def _error(loaded: Loaded, bench: Bench, subject: Subject, feeds: Mapping[int, A
         return ""
     if overflows is None:
         return ""
-    results = loaded.run(feeds)
+    results = loaded_network.run(feeds)
     for layer in graph.outputs:
         key, value = binding_id(layer), layer.values[0]
         actual = np.where(overflows[value], expected[value], results[key]) if value in overflows else results[key]

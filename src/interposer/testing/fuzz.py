@@ -43,12 +43,14 @@ def random(bench: Bench, variant: str) -> Iterator[str]:
     backend does not support run on the reference backend. A failure that also occurs without the backend is not
     reported. The first failure is reduced to the smallest network that still fails, and written to a script.
     """
-    others = [other.id for other in bench.other_backends if other.id != bench.backend.id]
-    if variant == "others" and not others:
+    other_ids = [other_backend.id for other_backend in bench.other_backends if other_backend.id != bench.backend.id]
+    if variant == "others" and not other_ids:
         raise Skipped("there are no other backends here")
     name = bench.backend.id
     preferences = (
-        [(name,)] if variant != "others" else [ids for other in others for ids in ((other, name), (name, other))]
+        [(name,)]
+        if variant != "others"
+        else [ids for other_backend in other_ids for ids in ((other_backend, name), (name, other_backend))]
     )
     favoured = tuple(sorted({type(sample.op).op_name() for sample in bench.taken}))
     suspects = list[tuple[tuple[str, ...], Subject, Verdict]]()
@@ -110,7 +112,7 @@ def _reported(bench: Bench, suspects: list[tuple[tuple[str, ...], Subject, Verdi
 
 
 def _others(bench: Bench) -> list[Backend]:
-    return [other for other in bench.other_backends if other.id != bench.backend.id]
+    return [other_backend for other_backend in bench.other_backends if other_backend.id != bench.backend.id]
 
 
 def _setup(bench: Bench) -> Setup:
@@ -118,11 +120,19 @@ def _setup(bench: Bench) -> Setup:
 
     They are given by id if another process can create them, otherwise as objects for a forked process.
     """
-    others, options = _others(bench), {bench.backend.id: bench.settings.options} if bench.settings.options else {}
+    other_backends, options = (
+        _others(bench),
+        {bench.backend.id: bench.settings.options} if bench.settings.options else {},
+    )
     if bench.backend_source is not None:
-        return Setup((bench.backend_source, *(other.id for other in others)), options, bench.tolerances, formats=False)
+        return Setup(
+            (bench.backend_source, *(other_backend.id for other_backend in other_backends)),
+            options,
+            bench.tolerances,
+            formats=False,
+        )
     return Setup(
-        tuple(partial(_itself, backend) for backend in (bench.backend, *others)),
+        tuple(partial(_itself, backend) for backend in (bench.backend, *other_backends)),
         options,
         bench.tolerances,
         formats=False,

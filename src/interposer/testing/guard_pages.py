@@ -72,8 +72,8 @@ class GuardedPages:
 
     def is_changed_outside(self) -> bool:
         """Return True if bytes of the array's pages beside the array have changed since it was created."""
-        before, after = self._room[: self._start], self._room[self._start + self._size :]
-        return bool((before != _CANARY).any() or (after != _CANARY).any())
+        bytes_before, bytes_after = self._room[: self._start], self._room[self._start + self._size :]
+        return bool((bytes_before != _CANARY).any() or (bytes_after != _CANARY).any())
 
 
 def _forbid_access(address: int) -> None:
@@ -96,23 +96,30 @@ def guards(bench: Bench, variant: str) -> Iterator[str]:
         network, feeds = sample.network()
         try:
             optimized = bench.optimize(network)
-            with bench.loaded(optimized) as loaded:
+            with bench.loaded(optimized) as loaded_network:
                 for edge in Edge:
-                    yield from _on_guarded(bench, sample, loaded, feeds, edge, is_imported=variant == "imported")
+                    yield from _on_guarded(
+                        bench, sample, loaded_network, feeds, edge, is_imported=variant == "imported"
+                    )
         except InterposerError as error:
             yield f"{sample.id}: {error}"
 
 
 def _chosen(bench: Bench) -> Iterator[Sample]:
     """Yield a few supported samples of every operator, of different types and kinds of sizes."""
-    chosen: dict[type, dict[object, Sample]] = {}
+    samples_of_op: dict[type, dict[object, Sample]] = {}
     for sample in bench.samples:
-        of_op = chosen.setdefault(type(sample.op), {})
+        sample_of_kind = samples_of_op.setdefault(type(sample.op), {})
         kind = _kind(sample)
-        if kind is not None and kind not in of_op and len(of_op) < _PER_OPERATOR and bench.takes(sample):
-            of_op[kind] = sample
-    for of_op in chosen.values():
-        yield from of_op.values()
+        if (
+            kind is not None
+            and kind not in sample_of_kind
+            and len(sample_of_kind) < _PER_OPERATOR
+            and bench.takes(sample)
+        ):
+            sample_of_kind[kind] = sample
+    for sample_of_kind in samples_of_op.values():
+        yield from sample_of_kind.values()
 
 
 def _kind(sample: Sample) -> object:
@@ -130,12 +137,12 @@ def _is_guarded(info: TensorInfo) -> bool:
 
 
 def _on_guarded(
-    bench: Bench, sample: Sample, loaded: Loaded, feeds: Mapping[int, Array], edge: Edge, *, is_imported: bool
+    bench: Bench, sample: Sample, loaded_network: Loaded, feeds: Mapping[int, Array], edge: Edge, *, is_imported: bool
 ) -> Iterator[str]:
     """Run a loaded network on arrays at the edge of their pages, and compare the results with those of a usual run."""
     alignment = bench.alignment
     inputs = {key: _copied(array, edge, alignment) for key, array in feeds.items()}
-    infos = {binding_id(layer): layer.values[0].known for layer in loaded.optimized.graph.outputs}
+    infos = {binding_id(layer): layer.values[0].known for layer in loaded_network.optimized.graph.outputs}
     outputs = {
         key: GuardedPages(tuple(int(size) for size in info.shape), info.dtype.numpy, edge, alignment)
         for key, info in infos.items()
@@ -146,13 +153,13 @@ def _on_guarded(
     for key, pages in outputs.items():
         pages.array[...] = rubbish(infos[key].dtype)
     with circumstances(f"{sample.id}, on inputs and outputs {edge.value}"):
-        expected = loaded.run(feeds)
+        expected = loaded_network.run(feeds)
         arrays = {key: pages.array for key, pages in inputs.items()}, {key: p.array for key, p in outputs.items()}
         if is_imported:
-            if not loaded.run_imported(*arrays):
+            if not loaded_network.run_imported(*arrays):
                 return
         else:
-            loaded.run(*arrays)
+            loaded_network.run(*arrays)
     for key, pages in outputs.items():
         error = None if sample.statistical else bench.tolerances.difference(pages.array, expected[key], infos[key])
         if error:

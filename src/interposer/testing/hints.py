@@ -157,9 +157,9 @@ def _nan(e: Evidence) -> str | None:
 def _denormals(e: Evidence) -> str | None:
     if not e.info.dtype.is_float:
         return None
-    tiny = _smallest_normal(e.info.dtype)
+    smallest_normal = _smallest_normal(e.info.dtype)
     a, b = e.a[e.wrong], np.abs(e.b[e.wrong])
-    if not a.any() and ((b > 0) & (b < tiny)).all():
+    if not a.any() and ((b > 0) & (b < smallest_normal)).all():
         return "denormal numbers are flushed to zero"
     return None
 
@@ -196,10 +196,10 @@ def _special_inputs(e: Evidence) -> str | None:
     floats = [(x.astype(np.float64), _smallest_normal(info.dtype)) for x, info in e.inputs
               if info.element is None and info.dtype.is_float and x.shape == e.wrong.shape]  # fmt: skip
     for title, is_special in _KINDS:
-        matching = np.zeros(e.wrong.shape, bool)
-        for x, tiny in floats:
-            matching |= is_special(x, tiny)
-        if matching.any() and not matching.all() and not (e.wrong & ~matching).any():
+        is_matching = np.zeros(e.wrong.shape, bool)
+        for x, smallest_normal in floats:
+            is_matching |= is_special(x, smallest_normal)
+        if is_matching.any() and not is_matching.all() and not (e.wrong & ~is_matching).any():
             return f"only elements whose input is {title} are wrong"
     return None
 
@@ -234,8 +234,13 @@ def _narrow(e: Evidence) -> str | None:
     for bits in (32, 16, 8):
         modulus = 2.0**bits * _accumulator_scale(e)
         wraps = np.rint(errors / modulus)
-        allowed = 1.0 if e.info.is_quantized else 0.0
-        if errors.size > 1 and modulus >= 16 and wraps.all() and (np.abs(errors - wraps * modulus) <= allowed).all():
+        allowed_error = 1.0 if e.info.is_quantized else 0.0
+        if (
+            errors.size > 1
+            and modulus >= 16
+            and wraps.all()
+            and (np.abs(errors - wraps * modulus) <= allowed_error).all()
+        ):
             return f"elements are off by multiples of 2**{bits} in the sum: is the accumulator only {bits} bits wide?"
     return None
 
@@ -259,13 +264,15 @@ def _accumulator_scale(e: Evidence) -> float:
 
 
 def _offset(e: Evidence) -> str | None:
-    wrong = e.wrong & e.plain
-    errors = (e.a - e.b)[wrong]
+    is_wrong = e.wrong & e.plain
+    errors = (e.a - e.b)[is_wrong]
     if errors.size < 2 or np.count_nonzero(e.plain) < e.plain.size / 4 or errors.size < 0.9 * np.count_nonzero(e.plain):
         return None
     offset = float(np.median(errors))
     slack = 1 if e.info.is_quantized and abs(offset) > 1 else 0
-    is_alike = e.near(e.b[wrong] + offset, e.a[wrong]) if e.info.dtype.is_float else np.abs(errors - offset) <= slack
+    is_alike = (
+        e.near(e.b[is_wrong] + offset, e.a[is_wrong]) if e.info.dtype.is_float else np.abs(errors - offset) <= slack
+    )
     if not is_alike.all():
         return None
     direction = "high" if offset > 0 else "low"
@@ -277,11 +284,16 @@ def _offset(e: Evidence) -> str | None:
 
 def _same_offset(e: Evidence) -> str | None:
     """Return a hint if all wrong elements differ from the expected ones by the same amount."""
-    off = (e.a - e.b)[e.wrong]
-    if off.size < 2 or not np.isfinite(off).all() or abs(off[0]) <= 1 or np.ptp(off) > 1e-6 * abs(off[0]):
+    offsets = (e.a - e.b)[e.wrong]
+    if (
+        offsets.size < 2
+        or not np.isfinite(offsets).all()
+        or abs(offsets[0]) <= 1
+        or np.ptp(offsets) > 1e-6 * abs(offsets[0])
+    ):
         return None
-    direction = "high" if off[0] > 0 else "low"
-    return f"all wrong elements are too {direction} by {abs(off[0]):.6g}: signed or unsigned, or a lost carry?"
+    direction = "high" if offsets[0] > 0 else "low"
+    return f"all wrong elements are too {direction} by {abs(offsets[0]):.6g}: signed or unsigned, or a lost carry?"
 
 
 def _factor(e: Evidence) -> str | None:
@@ -308,10 +320,10 @@ def _ratio(e: Evidence, a: Array, b: Array, plain: Array) -> float | None:
         b: the expected results in the same form.
         plain: True for the elements to judge.
     """
-    nonzero = plain & (b != 0)
-    if np.count_nonzero(nonzero) < 3 or len(np.unique(b[nonzero])) < 3:
+    is_nonzero = plain & (b != 0)
+    if np.count_nonzero(is_nonzero) < 3 or len(np.unique(b[is_nonzero])) < 3:
         return None
-    largest = np.argmax(np.where(nonzero, np.abs(b), 0.0))
+    largest = np.argmax(np.where(is_nonzero, np.abs(b), 0.0))
     factor = float(a.flat[largest] / b.flat[largest])
     slack = 1.0 + abs(factor) if e.info.dtype.is_integer else 0.0
     fits = np.abs(a - factor * b) <= slack if slack else e.near(b * factor, a)
@@ -374,10 +386,10 @@ def _moves(shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """
     axes = [axis for axis, size in enumerate(shape) if size > 2][:_MOST_AXES]
     for count in (1, 2):
-        for chosen in combinations(axes, count):
+        for chosen_axes in combinations(axes, count):
             for steps in product((1, -1, 2, -2), repeat=count):
-                if all(abs(step) < shape[axis] - 1 for axis, step in zip(chosen, steps, strict=True)):
-                    step_of_axis = dict(zip(chosen, steps, strict=True))
+                if all(abs(step) < shape[axis] - 1 for axis, step in zip(chosen_axes, steps, strict=True)):
+                    step_of_axis = dict(zip(chosen_axes, steps, strict=True))
                     yield tuple(step_of_axis.get(axis, 0) for axis in range(len(shape)))
 
 
@@ -408,9 +420,9 @@ def _coarse(e: Evidence) -> str | None:
     if e.info.dtype not in (DataType.FLOAT32, DataType.FLOAT64) or e.actual.size < 2:
         return None
     for dtype in (DataType.BFLOAT16, DataType.FLOAT16, DataType.FLOAT32):
-        coarse = e.b.astype(dtype.numpy).astype(np.float64)
-        stored = dtype is not e.info.dtype and np.array_equal(e.a, e.a.astype(dtype.numpy).astype(np.float64))
-        if stored and not np.array_equal(e.b, coarse):
+        coarse_values = e.b.astype(dtype.numpy).astype(np.float64)
+        is_stored = dtype is not e.info.dtype and np.array_equal(e.a, e.a.astype(dtype.numpy).astype(np.float64))
+        if is_stored and not np.array_equal(e.b, coarse_values):
             return f"every element is a {dtype} number: computed, summed or stored in {dtype}?"
     return None
 
@@ -438,10 +450,10 @@ def _vector_tail(e: Evidence) -> str | None:
     """Return a hint if all elements after a multiple of a vector width are wrong, along an axis or in memory order."""
     for axis, size in (*enumerate(e.wrong.shape), (None, e.wrong.size)):
         slices = e.wrong.reshape(size, -1) if axis is None else np.moveaxis(e.wrong, axis, 0).reshape(size, -1)
-        wrong = np.asarray(slices.any(axis=1))
+        is_wrong = np.asarray(slices.any(axis=1))
         for width in _VECTORS:
             body = size - size % width
-            if 0 < body < size and wrong[body:].all() and not wrong[:body].any():
+            if 0 < body < size and is_wrong[body:].all() and not is_wrong[:body].any():
                 place = "in memory order" if axis is None else f"along axis {axis}"
                 return f"only elements from {body} on {place} (of {size}) are wrong: the tail of a vector of {width}?"
     return None
@@ -450,13 +462,19 @@ def _vector_tail(e: Evidence) -> str | None:
 def _slices(e: Evidence) -> str | None:
     """Return a hint if some slices along an axis are wrong, and all others are right."""
     for axis, size in enumerate(e.wrong.shape):
-        other_axes = tuple(another for another in range(e.wrong.ndim) if another != axis)
-        wrong = np.flatnonzero(e.wrong.any(axis=other_axes))
-        if size < 2 or len(wrong) == size:
+        other_axes = tuple(other_axis for other_axis in range(e.wrong.ndim) if other_axis != axis)
+        wrong_indices = np.flatnonzero(e.wrong.any(axis=other_axes))
+        if size < 2 or len(wrong_indices) == size:
             continue
-        if len(wrong) <= size // 2 and size > 2 and e.wrong.ndim > 1 and wrong[0] != 0 and wrong[-1] != size - 1:
-            return f"only elements at {wrong.tolist()} along axis {axis} are wrong"
-        if axis == 0 and e.wrong.ndim > 2 and wrong[0] == 1:
+        if (
+            len(wrong_indices) <= size // 2
+            and size > 2
+            and e.wrong.ndim > 1
+            and wrong_indices[0] != 0
+            and wrong_indices[-1] != size - 1
+        ):
+            return f"only elements at {wrong_indices.tolist()} along axis {axis} are wrong"
+        if axis == 0 and e.wrong.ndim > 2 and wrong_indices[0] == 1:
             return "only the first slice along axis 0 is right: is the batch ignored?"
     return None
 
@@ -469,8 +487,8 @@ def _border(e: Evidence) -> str | None:
             side = "first" if end == 0 else "last"
             return f"only the {side} elements along axis {axis} are wrong: padding?"
     for border_axes in _neighbours(axes):
-        inside = tuple(slice(1, -1) if axis in border_axes else slice(None) for axis in range(e.wrong.ndim))
-        if not e.wrong[inside].any():
+        inner_slices = tuple(slice(1, -1) if axis in border_axes else slice(None) for axis in range(e.wrong.ndim))
+        if not e.wrong[inner_slices].any():
             return f"only elements at the border of axes {list(border_axes)} are wrong: padding?"
     return None
 

@@ -215,11 +215,11 @@ def _maps(
     for number, handle in enumerate(tensors):
         pattern = _pattern(handle.info, number)
         try:
-            mapped, _ = handle.map(), handle.map()
+            mapped_array, _ = handle.map(), handle.map()
         except Exception as error:
             yield f"{factory.id} says that it supports maps, but: {type(error).__name__}: {error}"
             return
-        mapped[...] = pattern
+        mapped_array[...] = pattern
         handle.unmap()
         handle.unmap()
         with handle.mapped() as array:

@@ -56,12 +56,16 @@ def _planned_once(recording: Recording) -> Iterator[str]:
     for handle in recording.objects("manage") + recording.objects("allocate"):
         if handle in recording.constants:
             continue
-        managed, allocated = recording.positions("manage", handle), recording.positions("allocate", handle)
-        if not managed and min(allocated) > first_run:
+        manage_moments, allocate_moments = (
+            recording.positions("manage", handle),
+            recording.positions("allocate", handle),
+        )
+        if not manage_moments and min(allocate_moments) > first_run:
             continue
-        if len(managed) != 1 or len(allocated) != 1 or managed[0] > allocated[0]:
+        if len(manage_moments) != 1 or len(allocate_moments) != 1 or manage_moments[0] > allocate_moments[0]:
             title = recording.titles[handle]
-            yield f"{title} was managed {len(managed)} and allocated {len(allocated)} times; expected once each in turn"
+            counts = f"managed {len(manage_moments)} and allocated {len(allocate_moments)} times"
+            yield f"{title} was {counts}; expected once each in turn"
             return
 
 
@@ -69,12 +73,12 @@ def _mapped_while_there(recording: Recording) -> Iterator[str]:
     """Yield an error if a tensor is mapped while it has no memory."""
     for handle in recording.objects("map"):
         manager = recording.manager_of.get(handle, -1)
-        acquired, released = (recording.positions(call, manager) for call in ("acquire", "release"))
+        acquire_moments, release_moments = (recording.positions(call, manager) for call in ("acquire", "release"))
         for position in recording.positions("map", handle):
-            if manager >= 0 and not any(moment < position for moment in acquired):
+            if manager >= 0 and not any(moment < position for moment in acquire_moments):
                 yield f"{recording.titles[handle]} was mapped before its memory was acquired"
                 return
-            if manager >= 0 and any(moment < position for moment in released):
+            if manager >= 0 and any(moment < position for moment in release_moments):
                 yield f"{recording.titles[handle]} was mapped after its memory was released"
                 return
 
@@ -100,15 +104,18 @@ def _destroyed_once(recording: Recording) -> Iterator[str]:
     used_numbers = {event.number for event in recording.events if event.action != "destroy"}
     used_numbers |= {handle_number for event in recording.events for handle_number in (*event.inputs, *event.outputs)}
     for number, handle in recording.handles.items():
-        title, destroyed = recording.titles[number], recording.positions("destroy", number)
+        title, destroy_moments = recording.titles[number], recording.positions("destroy", number)
         if type(handle) is ArrayHandle:
             continue  # the handle only wraps an array, so the runtime does not destroy it
-        if not destroyed:
+        if not destroy_moments:
             yield f"{title} was created but never destroyed; who creates a handle beside the runtime must destroy it"
-        elif len(destroyed) > 1:
-            yield f"{title} was destroyed {len(destroyed)} times; only the runtime may destroy it, and does so once"
+        elif len(destroy_moments) > 1:
+            count = len(destroy_moments)
+            yield f"{title} was destroyed {count} times; only the runtime may destroy it, and does so once"
         later_uses = (
-            [event for event in recording.events[destroyed[0] + 1 :] if _uses(event, number)] if destroyed else []
+            [event for event in recording.events[destroy_moments[0] + 1 :] if _uses(event, number)]
+            if destroy_moments
+            else []
         )
         if later_uses:
             yield f"{title} was used after it was destroyed: {later_uses[0].action}"
@@ -123,12 +130,12 @@ def _uses(event: Event, number: int) -> bool:
 def _configured_once(recording: Recording) -> Iterator[str]:
     """Yield an error unless a workload is configured once, before it runs, and runs only during a network run."""
     for workload in recording.objects("execute"):
-        configured = recording.positions("post_allocation_configure", workload)
-        executed = recording.positions("execute", workload)
+        configure_moments = recording.positions("post_allocation_configure", workload)
+        execute_moments = recording.positions("execute", workload)
         title = recording.titles[workload]
-        if len(configured) > 1 or (configured and configured[0] > executed[0]):
-            yield f"{title} was configured {len(configured)} times; expected once, before it runs"
-        if not _within_runs(recording, executed):
+        if len(configure_moments) > 1 or (configure_moments and configure_moments[0] > execute_moments[0]):
+            yield f"{title} was configured {len(configure_moments)} times; expected once, before it runs"
+        if not _within_runs(recording, execute_moments):
             yield f"{title} was executed while the network did not run"
 
 

@@ -216,8 +216,8 @@ def _subject(case_id: str) -> str:
     return case_id.partition("/")[2]
 
 
-def _close(running: list[_Process]) -> None:
-    for process in running:
+def _close(running_processes: list[_Process]) -> None:
+    for process in running_processes:
         process.kill()
 
 
@@ -303,8 +303,8 @@ class _Process:
         return f"; it wrote {self.child.wrote!r}" if self.child.wrote else ""
 
     def _with_place(self, text: str) -> str:
-        _, doing = self._progress.read()
-        return f"{text}\nit was {doing}" if doing else text
+        _, activity = self._progress.read()
+        return f"{text}\nit was {activity}" if activity else text
 
     def _where(self) -> Iterator[str]:
         """Yield the stack of each thread of the process, innermost calls first."""

@@ -132,11 +132,11 @@ class Growth:
         for number, value in enumerate(values):
             self.network.add_output_layer(number, value)
 
-    def _add(self, links: Sequence[Link], attached: dict[int, Value]) -> Value:
+    def _add(self, links: Sequence[Link], attached_values: dict[int, Value]) -> Value:
         sample = self.random.choice(links).sample
         values: list[Value | None] = []
         for index, (operand, array) in enumerate(zip(sample.inputs, sample.arrays(), strict=True)):
-            values.append(attached[index] if index in attached else self._operand(operand, array))
+            values.append(attached_values[index] if index in attached_values else self._operand(operand, array))
         return self.network.add_layer(sample.op, *values, outputs=sample.outputs).output
 
     def _operand(self, operand: Given | None, array: Array | None) -> Value | None:

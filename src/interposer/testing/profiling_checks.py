@@ -128,8 +128,8 @@ def _listed(stamps: Any) -> list[CounterTimestamp]:
 def _loaded(bench: Bench) -> Iterator[Callable[[], object]]:
     """Give a function that runs a small network, in a runtime that takes no part in the profiling of the backend."""
     growth = grown(bench, _CHAIN)
-    with bench.loaded(bench.optimize(growth.network)) as loaded:
-        yield lambda: loaded.run(growth.feeds)
+    with bench.loaded(bench.optimize(growth.network)) as loaded_network:
+        yield lambda: loaded_network.run(growth.feeds)
 
 
 # --- counters ---------------------------------------------------------------------------------------------------------
@@ -454,16 +454,18 @@ def _place_problems(intervals: Sequence[_ReportedInterval], runs: Sequence[tuple
 
 def _nesting_problems(intervals: Sequence[_ReportedInterval]) -> Iterator[str]:
     """Yield an error for each two intervals of one thread of which one begins inside the other and ends after it."""
-    enclosing: list[_ReportedInterval] = []
+    enclosing_intervals: list[_ReportedInterval] = []
     for interval in sorted(intervals, key=lambda interval: (interval.thread, interval.begin, -interval.end)):
         if not interval.thread:
             continue
-        while enclosing and (enclosing[-1].thread != interval.thread or enclosing[-1].end <= interval.begin):
-            enclosing.pop()
-        if enclosing and interval.end > enclosing[-1].end + _SLACK:
-            yield f"{interval} begins inside {enclosing[-1]} on the same thread, but ends after it"
+        while enclosing_intervals and (
+            enclosing_intervals[-1].thread != interval.thread or enclosing_intervals[-1].end <= interval.begin
+        ):
+            enclosing_intervals.pop()
+        if enclosing_intervals and interval.end > enclosing_intervals[-1].end + _SLACK:
+            yield f"{interval} begins inside {enclosing_intervals[-1]} on the same thread, but ends after it"
             continue
-        enclosing.append(interval)
+        enclosing_intervals.append(interval)
 
 
 # --- at run time ------------------------------------------------------------------------------------------------------
@@ -486,9 +488,9 @@ def _switching(bench: Bench) -> Iterator[str]:
         if first and not second:
             yield f"no {kind} were reported after profiling was disabled and enabled again"
     second_round = hooks.intervals[reported_counts[0][0] :]
-    enabled = hooks.enabled[1] if len(hooks.enabled) > 1 else 0
+    enabled_at = hooks.enabled[1] if len(hooks.enabled) > 1 else 0
     for interval in second_round:
-        if interval.category is Category.KERNEL and interval.begin + interval.error < enabled:
+        if interval.category is Category.KERNEL and interval.begin + interval.error < enabled_at:
             yield f"{interval} is from before profiling was enabled"
     yield from _counted_before(bench)
 
@@ -515,11 +517,11 @@ def _threads(bench: Bench) -> Iterator[str]:
     hooks = _Hooks()
     growth = grown(bench, _CHAIN)
     with Runtime() as runtime:
-        watched = _WatchedBackend(bench, hooks)
-        networks = [Loaded(runtime, _optimized(bench, growth.network, watched)) for _ in range(2)]
+        watched_backend = _WatchedBackend(bench, hooks)
+        networks = [Loaded(runtime, _optimized(bench, growth.network, watched_backend)) for _ in range(2)]
         expected = networks[0].run(growth.feeds)
         is_over = threading.Event()
-        jobs = [_until(is_over, running(loaded, growth.feeds, expected)) for loaded in networks]
+        jobs = [_until(is_over, running(loaded_network, growth.feeds, expected)) for loaded_network in networks]
         yield from at_once([*jobs, lambda: _attach(is_over)])
     yield from hooks.problems
     yield from _shape_problems(hooks.intervals)

@@ -60,8 +60,8 @@ def queues(bench: Bench, variant: str) -> Iterator[str]:
 @on_backend("list", "each", "together")
 def devices(bench: Bench, variant: str) -> Iterator[str]:
     """Yield an error if devices are described differently in a second call, differ in results, or cannot be mixed."""
-    listed = bench.backend.devices()
-    if not listed:
+    listed_devices = bench.backend.devices()
+    if not listed_devices:
         raise Refused("the backend has no devices to choose from")
     yield from dict.fromkeys(_DEVICE_CHECKS[variant](bench))
 
@@ -223,25 +223,25 @@ def _shown(error: object) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _difference(found: Mapping[int, Array], expected: Mapping[int, Array]) -> str | None:
+def _difference(found_arrays: Mapping[int, Array], expected: Mapping[int, Array]) -> str | None:
     """Return how results differ from those of another run, or None."""
-    wrong = [key for key, array in expected.items() if not same(found[key], array)]
-    if not wrong:
+    wrong_keys = [key for key, array in expected.items() if not same(found_arrays[key], array)]
+    if not wrong_keys:
         return None
-    key = wrong[0]
-    return f"output {key} begins with {found[key].reshape(-1)[:4]}; expected {expected[key].reshape(-1)[:4]}"
+    key = wrong_keys[0]
+    return f"output {key} begins with {found_arrays[key].reshape(-1)[:4]}; expected {expected[key].reshape(-1)[:4]}"
 
 
 def _expected(bench: Bench, feeds: Mapping[int, Array]) -> dict[int, Array]:
     """Return the results of a run without queues."""
     optimized = bench.optimize(grown(bench, _CHAIN).network)
     vars(optimized.backends[bench.backend.id])["asynchronous"] = False  # of the wrapper that belongs to the bench
-    with bench.loaded(optimized) as loaded:
-        return loaded.run(feeds)
+    with bench.loaded(optimized) as loaded_network:
+        return loaded_network.run(feeds)
 
 
-def _held_back(job: _Job, queue: Queue, held: _Held) -> Event:
-    """Submit a job that waits for `held`.
+def _held_back(job: _Job, queue: Queue, held_event: _Held) -> Event:
+    """Submit a job that waits for `held_event`.
 
     Raises:
         ExecutionError: `submit` waits too.
@@ -249,20 +249,20 @@ def _held_back(job: _Job, queue: Queue, held: _Held) -> Event:
     """
     if not queue.takes_all_events:
         raise Refused("submit waits for events of others, as the backend can neither wait for gates nor for timelines")
-    submitted = job.submitting = Future()
-    threading.Thread(target=_settle, args=(submitted, job, queue, held), daemon=True).start()
+    submitted_event = job.submitting = Future()
+    threading.Thread(target=_settle, args=(submitted_event, job, queue, held_event), daemon=True).start()
     try:
-        return submitted.result(_SOON)
+        return submitted_event.result(_SOON)
     except TimeoutError:
-        held.release()
+        held_event.release()
         raise ExecutionError("submit waited for the events that it was given") from None
 
 
-def _settle(submitted: Future[Event], job: _Job, queue: Queue, held: _Held) -> None:
+def _settle(submitted_event: Future[Event], job: _Job, queue: Queue, held_event: _Held) -> None:
     try:
-        submitted.set_result(job.submit(queue, [held]))
+        submitted_event.set_result(job.submit(queue, [held_event]))
     except BaseException as error:
-        submitted.set_exception(error)
+        submitted_event.set_exception(error)
 
 
 # --- the checks -------------------------------------------------------------------------------------------------------
@@ -282,33 +282,33 @@ def _order(bench: Bench) -> Iterator[str]:
             _is_over(events[-1], _PAUSE / 10)
         for number, event in enumerate(events):
             _require_end(event, f"submission {number + 1}")
-        held = _Held()
-        slow, fast = _held_back(first, queue, held), second.submit(queue)
+        held_event = _Held()
+        slow_event, fast_event = _held_back(first, queue, held_event), second.submit(queue)
         time.sleep(_PAUSE)
-        if fast.done():
+        if fast_event.done():
             errors.append("a submission was over before an earlier one of its queue")
-        held.release()
-        _require_end(slow, "a submission whose wait is over")
-        _require_end(fast, "the submission after it")
+        held_event.release()
+        _require_end(slow_event, "a submission whose wait is over")
+        _require_end(fast_event, "the submission after it")
         yield from errors
 
 
 def _waits(bench: Bench) -> Iterator[str]:
     errors: list[str] = []
-    with _scene(bench, 2, 2) as ((first, second), (one, two)):
-        changed = _changed(first.feeds)
-        expected = _expected(bench, changed)
-        first.fill(changed)
-        second.fill(changed)
-        held = _Held()
-        before = _held_back(first, one, held)
-        after = second.submit(two, [before])
+    with _scene(bench, 2, 2) as ((first, second), (first_queue, second_queue)):
+        changed_feeds = _changed(first.feeds)
+        expected = _expected(bench, changed_feeds)
+        first.fill(changed_feeds)
+        second.fill(changed_feeds)
+        held_event = _Held()
+        held_submission = _held_back(first, first_queue, held_event)
+        later_submission = second.submit(second_queue, [held_submission])
         time.sleep(_PAUSE)
-        if before.done() or after.done():
+        if held_submission.done() or later_submission.done():
             errors.append("a submission was over before an event that it waits for")
-        held.release()
-        _require_end(before, "a submission whose wait is over")
-        _require_end(after, "a submission to another queue that waits for it")
+        held_event.release()
+        _require_end(held_submission, "a submission whose wait is over")
+        _require_end(later_submission, "a submission to another queue that waits for it")
         for job in (first, second):
             difference = _difference(job.outputs(), expected)
             if difference:
@@ -317,16 +317,18 @@ def _waits(bench: Bench) -> Iterator[str]:
     with _scene(bench, 2, 1) as ((first, second), [queue]):
         first.fill(first.feeds)
         second.fill(second.feeds)
-        ended = bench.backend.create_queue(bench.settings.options)
-        held, last = _Held(), _Held()
-        awaited = _held_back(first, ended, held)
-        _held_back(second, queue, last)
-        dependent = second.submit(queue, [awaited])
-        held.release()
-        _require_end(awaited, "a submission whose wait is over")
-        ended.destroy()
-        last.release()
-        _require_end(dependent, "a submission that waits for one of a queue that was destroyed when it was over")
+        ended_queue = bench.backend.create_queue(bench.settings.options)
+        held_event, last_held = _Held(), _Held()
+        awaited_submission = _held_back(first, ended_queue, held_event)
+        _held_back(second, queue, last_held)
+        dependent_submission = second.submit(queue, [awaited_submission])
+        held_event.release()
+        _require_end(awaited_submission, "a submission whose wait is over")
+        ended_queue.destroy()
+        last_held.release()
+        _require_end(
+            dependent_submission, "a submission that waits for one of a queue that was destroyed when it was over"
+        )
 
 
 def _results(bench: Bench) -> Iterator[str]:
@@ -347,22 +349,25 @@ def _results(bench: Bench) -> Iterator[str]:
 
 def _failures(bench: Bench) -> Iterator[str]:
     errors: list[str] = []
-    with _scene(bench, 2, 2) as ((first, second), (one, two)):
-        changed = _changed(first.feeds)
-        before, expected = _expected(bench, first.feeds), _expected(bench, changed)
+    with _scene(bench, 2, 2) as ((first, second), (first_queue, second_queue)):
+        changed_feeds = _changed(first.feeds)
+        expected_before, expected = _expected(bench, first.feeds), _expected(bench, changed_feeds)
         first.fill(first.feeds)
-        _require_end(first.submit(one), "a submission")
-        first.fill(changed)
-        second.fill(changed)
-        held = _Held()
-        failing = _held_back(first, one, held)
-        dependents = {"after it in its queue": first.submit(one), "that waits for it": second.submit(two, [failing])}
-        held.release(ExecutionError("an error of the check"))
-        for what, event in {"that waits for it": failing, **dependents}.items():
+        _require_end(first.submit(first_queue), "a submission")
+        first.fill(changed_feeds)
+        second.fill(changed_feeds)
+        held_event = _Held()
+        failing_event = _held_back(first, first_queue, held_event)
+        dependents = {
+            "after it in its queue": first.submit(first_queue),
+            "that waits for it": second.submit(second_queue, [failing_event]),
+        }
+        held_event.release(ExecutionError("an error of the check"))
+        for what, event in {"that waits for it": failing_event, **dependents}.items():
             yield from _skipped(event, what)
-        if _difference(first.outputs(), before):
+        if _difference(first.outputs(), expected_before):
             errors.append("a submission was run although what it waits for had failed")
-        for queue, job in ((one, first), (two, second)):
+        for queue, job in ((first_queue, first), (second_queue, second)):
             queue.reset()
             _require_end(job.submit(queue), "a submission after reset")
             difference = _difference(job.outputs(), expected)
@@ -386,8 +391,8 @@ def _cancel(bench: Bench) -> Iterator[str]:
     errors: list[str] = []
     with _scene(bench, 1, 1) as ([job], [queue]):
         job.fill(job.feeds)
-        held = _Held()
-        events = [_held_back(job, queue, held), job.submit(queue)]
+        held_event = _Held()
+        events = [_held_back(job, queue, held_event), job.submit(queue)]
         begin = time.monotonic()
         queue.cancel()
         if time.monotonic() - begin > _SOON:
@@ -395,11 +400,11 @@ def _cancel(bench: Bench) -> Iterator[str]:
         for event in events:
             if not _is_over(event, _SOON):
                 errors.append("after cancel, a submission that had not begun is not over")
-                held.release()
+                held_event.release()
                 _is_over(event)
             elif not isinstance(event.error(), RunCancelledError | SkippedError):
                 errors.append(f"a cancelled submission ended with {_shown(event.error())}; expected RunCancelledError")
-        held.release()
+        held_event.release()
         queue.reset()
         _require_end(job.submit(queue), "a submission after cancel and reset")
         if _difference(job.outputs(), _expected(bench, job.feeds)):
@@ -411,8 +416,8 @@ def _wakes(bench: Bench) -> Iterator[str]:
     errors: list[str] = []
     with _scene(bench, 1, 1) as ([job], [queue]):
         job.fill(job.feeds)
-        held = _Held()
-        event = _held_back(job, queue, held)
+        held_event = _Held()
+        event = _held_back(job, queue, held_event)
         descriptor = event.fileno()
         if descriptor is None:
             raise Refused("the events have no descriptors")
@@ -420,7 +425,7 @@ def _wakes(bench: Bench) -> Iterator[str]:
         poll.register(descriptor, select.POLLIN)
         if event.done():
             errors.append("a submission was over before an event that it waits for")
-        held.release()
+        held_event.release()
         _require_end(event, "a submission whose wait is over")
         if not poll.poll(1000 * _SOON):
             errors.append(f"the descriptor of an event is not readable {_SOON:g} seconds after its end")
@@ -430,8 +435,8 @@ def _wakes(bench: Bench) -> Iterator[str]:
 
 
 def _ends(bench: Bench) -> Iterator[str]:
-    unused = bench.backend.create_queue(bench.settings.options)
-    unused.destroy()
+    unused_queue = bench.backend.create_queue(bench.settings.options)
+    unused_queue.destroy()
     queues = [bench.backend.create_queue(bench.settings.options) for _ in range(3)]
     jobs = [_Job(bench) for _ in queues]
     for queue, job in zip(queues, jobs, strict=True):
@@ -456,8 +461,8 @@ def _runs(bench: Bench) -> Iterator[str]:
     growth = grown(bench, _CHAIN)
     variants = [growth.feeds, _changed(growth.feeds)]
     expected = [_expected(bench, feeds) for feeds in variants]
-    with bench.loaded(bench.optimize(growth.network)) as loaded:
-        runs = [loaded.runtime.submit(loaded.id, variants[turn % 2]) for turn in range(2 * _TURNS)]
+    with bench.loaded(bench.optimize(growth.network)) as loaded_network:
+        runs = [loaded_network.runtime.submit(loaded_network.id, variants[turn % 2]) for turn in range(2 * _TURNS)]
         for turn, run in enumerate(runs):
             difference = _difference(run.result(_PATIENCE), expected[turn % 2])
             if difference:
@@ -516,9 +521,9 @@ def _shared_memory(bench: Bench) -> Iterator[str]:
         registry = TensorHandleFactoryRegistry()
         backend.register_tensor_handle_factories(registry, bench.settings.options)
         for factory in registry:
-            other = owner_of.setdefault(factory.id, device.index)
-            if other != device.index:
-                yield f"devices {other} and {device.index} both have the tensor handle factory {factory.id!r}"
+            other_index = owner_of.setdefault(factory.id, device.index)
+            if other_index != device.index:
+                yield f"devices {other_index} and {device.index} both have the tensor handle factory {factory.id!r}"
 
 
 def _together(bench: Bench) -> Iterator[str]:

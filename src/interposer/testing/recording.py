@@ -332,20 +332,24 @@ class Recording:
         replace_method(handle, "forget_memory", forget_memory)
         replace_method(handle, "export_memory", export_memory)
 
-    def _is_copy(self, handle: TensorHandle, exported: Any) -> bool:
+    def _is_copy(self, handle: TensorHandle, exported_array: Any) -> bool:
         """Return True if a change of the first element of an exported array does not appear in the tensor.
 
         A read-only array cannot be tried: False.
         """
-        if not isinstance(exported, np.ndarray) or not exported.nbytes or not exported.flags.writeable:
+        if (
+            not isinstance(exported_array, np.ndarray)
+            or not exported_array.nbytes
+            or not exported_array.flags.writeable
+        ):
             return False
-        contents_before, first_index = self._content(handle), (0,) * exported.ndim
-        if contents_before is None or exported.dtype.hasobject:
+        contents_before, first_index = self._content(handle), (0,) * exported_array.ndim
+        if contents_before is None or exported_array.dtype.hasobject:
             return False
-        original_element = exported[first_index].copy()
-        exported[first_index] = _with_flipped_bit(original_element)
+        original_element = exported_array[first_index].copy()
+        exported_array[first_index] = _with_flipped_bit(original_element)
         contents_after = self._content(handle)
-        exported[first_index] = original_element
+        exported_array[first_index] = original_element
         return contents_after is not None and same(contents_before, contents_after)
 
     def _watch_pieces(self, handle: TensorHandle, manager_number: int, origin: TensorHandleFactory | None) -> None:
@@ -428,10 +432,10 @@ class Recording:
                 self._disturbers[number] = writer
 
     def _watch_sharing(self, handle: TensorHandle, number: int) -> None:
-        original = handle.share
+        original_share = handle.share
 
         def share(source: TensorHandle) -> bool:
-            is_shared = original(source)
+            is_shared = original_share(source)
             if is_shared:
                 self.events.append(Event("manage", number, self._innermost_call()))
                 self.overwrites.add((number, self._numbers.get(id(source), -1)))
@@ -473,9 +477,9 @@ class Recording:
                     and new_contents is not None
                     and not same(new_contents, old_contents)
                 ):
-                    shared = "" if not self._shared(handle, outputs) else "; an output lies in the same memory"
+                    overlap_text = "" if not self._shared(handle, outputs) else "; an output lies in the same memory"
                     constant = ", a constant" if ids[0][index] in self.constants else ""
-                    self.problems.append(f"{title} wrote to its input {index}{constant}{shared}")
+                    self.problems.append(f"{title} wrote to its input {index}{constant}{overlap_text}")
 
         replace_method(workload, "execute", watched_execute)
 
@@ -493,26 +497,26 @@ class Recording:
     # --- watching -----------------------------------------------------------------------------------------------------
 
     def _watch(self, watched_object: object, number: int, name: str, after: Callable[[], None] = lambda: None) -> None:
-        original = getattr(watched_object, name)
+        original_method = getattr(watched_object, name)
 
         def watched(*arguments: Any, **keywords: Any) -> Any:
             if self._innermost_call() == "kit":
-                returned = original(*arguments, **keywords)
+                returned = original_method(*arguments, **keywords)
             else:
                 with self._inside(name, number), self._noting_errors(number, name):
-                    returned = original(*arguments, **keywords)
+                    returned = original_method(*arguments, **keywords)
             after()
             return returned
 
         replace_method(watched_object, name, watched)
 
     def _watch_notice(self, watched_object: object, number: int, name: str) -> None:
-        original = getattr(watched_object, name)
+        original_method = getattr(watched_object, name)
 
         def watched(network_id: int) -> Any:
             self.events.append(Event(name, number, inputs=(network_id,)))
             with self._noting_errors(number, name):
-                answer = original(network_id)
+                answer = original_method(network_id)
             if answer not in (True, None):
                 self.problems.append(f"{self.titles[number]} returned False from {name}")
             return answer
@@ -592,5 +596,5 @@ class Recording:
 
 def _with_flipped_bit(element: Any) -> Any:
     """Return a different value of the same type: one bit of the last byte is flipped."""
-    *head, last = element.tobytes()
-    return np.frombuffer(bytes([*head, last ^ 1]), element.dtype)[0]
+    *first_bytes, last_byte = element.tobytes()
+    return np.frombuffer(bytes([*first_bytes, last_byte ^ 1]), element.dtype)[0]

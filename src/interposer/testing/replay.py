@@ -66,8 +66,8 @@ def imported(name: str) -> Any:
     if os.sep in module or module.endswith(".py"):
         folder, file = os.path.split(module)
         where = f" where the folder {folder} is searched (PYTHONPATH)" if folder else ""
-        suggested = f"{file.removesuffix('.py')}:{attribute or 'CLASS'}"
-        raise InvalidArgumentError(f"{name!r} names a file; expected MODULE:CLASS, such as {suggested}{where}")
+        suggested_name = f"{file.removesuffix('.py')}:{attribute or 'CLASS'}"
+        raise InvalidArgumentError(f"{name!r} names a file; expected MODULE:CLASS, such as {suggested_name}{where}")
     if not module or not attribute:
         raise InvalidArgumentError(f"{name!r} names no class; expected MODULE:CLASS")
     try:

@@ -55,8 +55,10 @@ class Report:
         The columns "samples" and "refused" count samples of operators that the backend supports. The other columns
         count cases.
         """
-        supported = self._taken_operators()
-        shown_results = [result for result in self.results if result.family == WHOLE or result.operator in supported]
+        supported_operators = self._taken_operators()
+        shown_results = [
+            result for result in self.results if result.family == WHOLE or result.operator in supported_operators
+        ]
         families = sorted({result.family for result in shown_results}, key=lambda name: (name == WHOLE, name))
         rows = [_row(family, [result for result in shown_results if result.family == family]) for family in families]
         rows.append(_row("all", shown_results))
@@ -101,12 +103,14 @@ class Report:
 
     def refusals(self) -> Iterator[tuple[str, str, int]]:
         """Yield each refused operator with a reason and the number of samples it applies to, most frequent first."""
-        refused = [
+        refused_results = [
             result
             for result in self.results
             if result.status is Status.REFUSED and result.check.startswith(("support", "through-"))
         ]
-        for (operator, text), count in Counter((refusal.operator, refusal.text) for refusal in refused).most_common():
+        for (operator, text), count in Counter(
+            (refusal.operator, refusal.text) for refusal in refused_results
+        ).most_common():
             yield operator, text, count
 
     def causes(self) -> list[Cause]:
@@ -132,8 +136,8 @@ class Report:
 
     def summary(self) -> str:
         """Say whether the backend conforms, in one or two lines of less than 100 characters."""
-        tried = sum(result.status not in (Status.REFUSED, Status.SKIP) for result in self.results)
-        total = f"{tried:,} cases"
+        num_tried = sum(result.status not in (Status.REFUSED, Status.SKIP) for result in self.results)
+        total = f"{num_tried:,} cases"
         if self.ok:
             text = f"{self.backend} conforms{self._skips()}: {total}, none of which failed"
             return _wrapped(text)
@@ -165,8 +169,13 @@ class Report:
 
     def to_junit(self) -> str:
         """Return the report as JUnit XML."""
-        failures, skipped = len(self.failures), sum(result.status in _NOT_RUN for result in self.results)
-        counts = {"tests": str(len(self.results)), "failures": str(failures), "skipped": str(skipped), "errors": "0"}
+        failures, num_skipped = len(self.failures), sum(result.status in _NOT_RUN for result in self.results)
+        counts = {
+            "tests": str(len(self.results)),
+            "failures": str(failures),
+            "skipped": str(num_skipped),
+            "errors": "0",
+        }
         suite = ElementTree.Element("testsuite", name=f"conformance of {self.backend}", attrib=counts)
         for result in self.results:
             case = ElementTree.SubElement(
@@ -193,8 +202,8 @@ class Cause:
     def title(self) -> str:
         """The status and the id of the worst failure, and the number of others."""
         other_count = len(self.ids) - 1
-        others = f" and {other_count:,} more like it" if other_count else ""
-        return f"{self.worst.status.value}: {self.worst.id}{others}"
+        others_text = f" and {other_count:,} more like it" if other_count else ""
+        return f"{self.worst.status.value}: {self.worst.id}{others_text}"
 
 
 _NEWER_LAYER: Final = re.compile(r"layer type newer than revision (\d+) of the vocabulary")
@@ -217,8 +226,8 @@ def _severity(result: Result) -> tuple[int, float, int]:
     match = _WRONG_COUNT.search(result.text)
     if match is None:
         return 1, 0.0, 0
-    wrong, size = map(int, match.groups())
-    return 0, wrong / max(size, 1), wrong
+    num_wrong, size = map(int, match.groups())
+    return 0, num_wrong / max(size, 1), num_wrong
 
 
 def _row(title: str, results: Sequence[Result]) -> tuple[str, ...]:

@@ -151,9 +151,9 @@ def _bytes_left(bench: Bench) -> Iterator[str]:
     with Runtime() as runtime:  # in the bench's own runtime, an earlier recording watches the context and grows
         for window in range(_WINDOWS + 2):
             for _ in range(loads):
-                loaded = Loaded(runtime, bench.optimize(growth.network))
-                loaded.run(growth.feeds)
-                loaded.unload()
+                loaded_network = Loaded(runtime, bench.optimize(growth.network))
+                loaded_network.run(growth.feeds)
+                loaded_network.unload()
             gc.collect()
             if window:  # the first one warms up
                 counts.append((sys.getallocatedblocks(), _native_bytes()))
@@ -245,9 +245,9 @@ def _loading(bench: Bench, network: Network, feeds: Outputs, expected: Outputs) 
     def job() -> None:
         with Runtime() as runtime:
             for _ in range(_ROUNDS // 5):
-                loaded = Loaded(runtime, bench.optimize(network))
-                _compare(loaded.run(feeds), expected)
-                loaded.unload()
+                loaded_network = Loaded(runtime, bench.optimize(network))
+                _compare(loaded_network.run(feeds), expected)
+                loaded_network.unload()
 
     return job
 

@@ -151,8 +151,8 @@ class Tolerances:
 def _near(array: Array, expected: Array, tolerance: Tolerance) -> Array:
     finite = np.isfinite(expected)
     largest = np.abs(expected, where=finite, out=np.zeros_like(expected)).max(initial=0.0)
-    allowed = tolerance.relative * np.abs(expected) + tolerance.absolute * largest
-    close = np.abs(array - expected) <= allowed
+    allowed_differences = tolerance.relative * np.abs(expected) + tolerance.absolute * largest
+    close = np.abs(array - expected) <= allowed_differences
     return np.asarray(np.where(finite, close, (array == expected) | (np.isnan(array) & np.isnan(expected))))
 
 
@@ -190,17 +190,17 @@ def bias(array: Array, expected: Array, info: TensorInfo) -> str | None:
     if info.element is not None or q is None or not info.dtype.is_integer:
         return None
     low, high = integer_range(info.dtype)
-    a, b = array.astype(np.float64), expected.astype(np.float64)
+    actual_values, expected_values = array.astype(np.float64), expected.astype(np.float64)
     for end in (low, high):
-        error = _end_missed(a, b, end)
+        error = _end_missed(actual_values, expected_values, end)
         if error:
             return error
-    in_range = (b > low) & (b < high)
+    in_range = (expected_values > low) & (expected_values < high)
     count = int(np.count_nonzero(in_range))
     if count < _FEWEST:
         return None
-    errors = np.where(in_range, a - b, 0.0)
-    signs = np.sign(b - along_axis(q.zero_points, q, b.ndim))
+    errors = np.where(in_range, actual_values - expected_values, 0.0)
+    signs = np.sign(expected_values - along_axis(q.zero_points, q, expected_values.ndim))
     mean, outward = float(errors.sum() / count), float((errors * signs).sum() / count)
     return _stated_bias(mean, outward, count) if max(abs(mean), abs(outward)) >= _MOST_BIAS else None
 
@@ -211,13 +211,13 @@ def _end_missed(array: Array, expected: Array, end: int) -> str | None:
     None if there is no such error. Single results may be one step off, if they are within half a step of the end, and
     these are few.
     """
-    saturated = expected == end
-    count, missed = int(np.count_nonzero(saturated)), int(np.count_nonzero(saturated & (array != end)))
-    if count < _FEWEST_AT_END or missed <= count / 2:
+    is_saturated = expected == end
+    count, num_missed = int(np.count_nonzero(is_saturated)), int(np.count_nonzero(is_saturated & (array != end)))
+    if count < _FEWEST_AT_END or num_missed <= count / 2:
         return None
-    typical = float(np.median(array[saturated]))
-    text = f"{missed} of {count} elements that saturate at {end} are not {end} but mostly {typical:g}"
-    return f"{text}; hint: clamped to {typical:g} instead of {end}?"
+    typical_value = float(np.median(array[is_saturated]))
+    text = f"{num_missed} of {count} elements that saturate at {end} are not {end} but mostly {typical_value:g}"
+    return f"{text}; hint: clamped to {typical_value:g} instead of {end}?"
 
 
 def _stated_bias(mean: float, outward: float, count: int) -> str:

@@ -126,10 +126,10 @@ def _without_constant(infos: Iterable[TensorInfo | None]) -> Iterator[TensorInfo
 
 def _disprovable(call: _Call) -> Trait:
     """Return the traits that a sample can disprove; moved elements must not be rescaled."""
-    known = Trait.COMMUTATIVE | Trait.CONVERTS
+    known_traits = Trait.COMMUTATIVE | Trait.CONVERTS
     if call.has_one_quantization:
-        known |= Trait.MOVES | Trait.CHOOSES | Trait.EXACT
-    return known if any(map(_is_per_axis, (*call.inputs, *call.outputs))) else known | Trait.POINTWISE
+        known_traits |= Trait.MOVES | Trait.CHOOSES | Trait.EXACT
+    return known_traits if any(map(_is_per_axis, (*call.inputs, *call.outputs))) else known_traits | Trait.POINTWISE
 
 
 def _is_per_axis(info: TensorInfo | None) -> bool:
@@ -145,13 +145,13 @@ def _moves(call: _Call) -> Iterator[str]:
     labelled = call.with_data(lambda _, info: _labels(info, generator))
     data = [array for index in call.places(Role.DATA) if (array := labelled.arrays[index]) is not None]
     labels = np.unique(np.concatenate([_bits(array) for array in data])) if data else np.empty(0)
-    renamed = generator.permutation(labels)
+    new_labels = generator.permutation(labels)
 
     def rename(array: Array) -> Array:
-        return _unbits(renamed[np.searchsorted(labels, _bits(array))], array)
+        return _unbits(new_labels[np.searchsorted(labels, _bits(array))], array)
 
-    other = labelled.with_data(lambda index, _: rename(np.asarray(labelled.arrays[index])))
-    for number, (first_result, second_result) in enumerate(zip(labelled.results, other.results, strict=True)):
+    other_call = labelled.with_data(lambda index, _: rename(np.asarray(labelled.arrays[index])))
+    for number, (first_result, second_result) in enumerate(zip(labelled.results, other_call.results, strict=True)):
         name = call.op.result_name(number)
         if (
             not data
@@ -161,21 +161,21 @@ def _moves(call: _Call) -> Iterator[str]:
             if not same(first_result, second_result):
                 yield f"it has the trait MOVES, but {name} depends on the values of the data"
             continue
-        yield from _moved_errors(call.op, name, (_bits(first_result), _bits(second_result)), labels, renamed)
+        yield from _moved_errors(call.op, name, (_bits(first_result), _bits(second_result)), labels, new_labels)
 
 
-def _moved_errors(op: Op, name: str, results: tuple[Array, Array], labels: Array, renamed: Array) -> Iterator[str]:
+def _moved_errors(op: Op, name: str, results: tuple[Array, Array], labels: Array, new_labels: Array) -> Iterator[str]:
     first_result, second_result = results
     if first_result.shape != second_result.shape:
         yield f"it has the trait MOVES, but the shape of {name} depends on the values of the data"
         return
     places = np.minimum(np.searchsorted(labels, first_result), max(0, len(labels) - 1))
     from_data = (labels[places] == first_result) if len(labels) else np.zeros(first_result.shape, bool)
-    moved = from_data & (renamed[places] == second_result) if len(labels) else from_data
-    filled = first_result == second_result
-    if not (moved | filled).all():
+    is_moved = from_data & (new_labels[places] == second_result) if len(labels) else from_data
+    is_filled = first_result == second_result
+    if not (is_moved | is_filled).all():
         yield f"it has the trait MOVES, but elements of {name} are not those of the data"
-    elif not moved.all() and Trait.FILLS not in op.traits:
+    elif not is_moved.all() and Trait.FILLS not in op.traits:
         yield f"it does not have the trait FILLS, but {name} has elements that are in no operand"
 
 
@@ -235,8 +235,8 @@ def _chooses(call: _Call) -> Iterator[str]:
     call = call.with_data(drawn)
     arrays = [array for index in data if (array := call.arrays[index]) is not None]
     elements = np.concatenate([[zero], *(array.astype(np.float64).reshape(-1) for array in arrays)])
-    other = call.with_data(lambda index, _: increased(np.asarray(call.arrays[index])))
-    first, second = call.results[0], other.results[0]
+    other_call = call.with_data(lambda index, _: increased(np.asarray(call.arrays[index])))
+    first, second = call.results[0], other_call.results[0]
     if not np.isin(first.astype(np.float64), elements).all():
         yield f"it has the trait CHOOSES, but elements of {call.op.result_name(0)} are not those of the data"
     elif not np.array_equal(increased(first), second):
@@ -274,10 +274,12 @@ def _pointwise(call: _Call) -> Iterator[str]:
 
 def _commutative(call: _Call) -> Iterator[str]:
     """Yield an error if swapping the first two operands changes the result."""
-    first, second, *others = range(len(call.arrays))
-    order = [second, first, *others]
-    swapped = replace(call, arrays=tuple(call.arrays[i] for i in order), inputs=tuple(call.inputs[i] for i in order))
-    if not all(map(_equal, call.results, swapped.results)):
+    first, second, *other_indices = range(len(call.arrays))
+    order = [second, first, *other_indices]
+    swapped_call = replace(
+        call, arrays=tuple(call.arrays[i] for i in order), inputs=tuple(call.inputs[i] for i in order)
+    )
+    if not all(map(_equal, call.results, swapped_call.results)):
         yield "it has the trait COMMUTATIVE, but gives another result if the operands are swapped"
 
 
@@ -300,9 +302,9 @@ def _converts(call: _Call) -> Iterator[str]:
     real_input, real_result = _real(array, info), _real(result, output)
     step = max(_step(info), _step(output))
     with np.errstate(all="ignore"):
-        near = np.abs(real_input - real_result) <= step + 1e-2 * np.abs(real_input) + 1e-7
-        near |= array.astype(np.float64) == result.astype(np.float64)  # a Cast of quantized values keeps these
-    if not (near | ~np.isfinite(real_input) | ~np.isfinite(real_result) | _is_saturated(real_input, output)).all():
+        is_near = np.abs(real_input - real_result) <= step + 1e-2 * np.abs(real_input) + 1e-7
+        is_near |= array.astype(np.float64) == result.astype(np.float64)  # a Cast of quantized values keeps these
+    if not (is_near | ~np.isfinite(real_input) | ~np.isfinite(real_result) | _is_saturated(real_input, output)).all():
         yield "it has the trait CONVERTS, but the result has other numbers than the operand"
 
 
@@ -337,10 +339,10 @@ def _exact(call: _Call) -> Iterator[str]:
     data = [array for index in call.places(Role.DATA) if (array := call.arrays[index]) is not None]
     elements = [array.astype(np.float64).reshape(-1) for array in data if array.dtype != object]
     numbers = [float(value) for value in call.op.attribute_values().values() if isinstance(value, int | float)]
-    known = np.abs(np.concatenate([*elements, [0.0, 1.0], numbers]))
+    known_magnitudes = np.abs(np.concatenate([*elements, [0.0, 1.0], numbers]))
     for number, (result, info) in enumerate(zip(call.results, call.outputs, strict=True)):
         reals = np.abs(result.astype(np.float64)) if info.dtype.is_float else np.zeros(0)
-        if not (np.isin(reals, known) | np.isnan(reals)).all():
+        if not (np.isin(reals, known_magnitudes) | np.isnan(reals)).all():
             yield f"it has the trait EXACT, but {call.op.result_name(number)} has elements that were computed"
 
 
@@ -375,7 +377,7 @@ _TYPES: Final[dict[Role, Callable[[DataType], bool]]] = {
 
 def _in_place_errors(call: _Call) -> Iterator[str]:
     """Yield an error if elements of an operand that the result may overwrite affect other elements than their own."""
-    names = {declared.name: index for index, declared in enumerate(call.op.operands)}
+    names = {declared_operand.name: index for index, declared_operand in enumerate(call.op.operands)}
     for name in call.op.in_place:
         array = call.arrays[names[name]]
         if array is None or array.size != call.results[0].size or array.size < 2 or array.dtype.kind not in "fiu":
@@ -395,8 +397,8 @@ def _stays_in_place(call: _Call, operand: int, place: int) -> bool:
     is_other = np.arange(array.size) != place
     element = array.reshape(-1)[place]
     array.reshape(-1)[place] = element * 0.99 if array.dtype.kind == "f" else max(element, 1) - 1
-    changed = call.on([array if index == operand else old for index, old in enumerate(call.arrays)])
-    [first], [second] = call.results, changed.results
+    changed_call = call.on([array if index == operand else old for index, old in enumerate(call.arrays)])
+    [first], [second] = call.results, changed_call.results
     return same(first.reshape(-1)[is_other], second.reshape(-1)[is_other])
 
 
@@ -405,8 +407,8 @@ def _quantization_errors(call: _Call) -> Iterator[str]:
     data = [info for index in call.places(Role.DATA) if (info := call.inputs[index]) is not None]
     if not data or data[0].dtype is not DataType.FLOAT32:
         return
-    declared = call.op.result_quantization(DataType.INT8)
-    if declared is ResultQuantization.PRESCRIBED:
+    declared_quantization = call.op.result_quantization(DataType.INT8)
+    if declared_quantization is ResultQuantization.PRESCRIBED:
         infos = [
             info if info is None or index not in call.places(Role.DATA) else _quantized(info)
             for index, info in enumerate(call.inputs)

@@ -193,39 +193,39 @@ class Trial:
             self.failure = f"it said yes, but then: {error}"
         self.recording.mark("unloaded")
 
-    def _run(self, loaded: Loaded) -> None:
+    def _run(self, loaded_network: Loaded) -> None:
         feeds_before = {key: deepcopy(array) for key, array in self.feeds.items()}
         constants = [(array, array.copy()) for array in _constants(self.network)]
         self.recording.spoil_unmanaged()
-        self.first_outputs = self._run_once(loaded, self.feeds)
-        self._run_on_others(loaded)
-        self._run_on_bad_values(loaded)
+        self.first_outputs = self._run_once(loaded_network, self.feeds)
+        self._run_on_others(loaded_network)
+        self._run_on_bad_values(loaded_network)
         targets = {key: _strided(array) for key, array in self.first_outputs.items() if self._is_fixed(key)}
         self.repeated_outputs = self._run_once(
-            loaded, {key: _strided(array) for key, array in self.feeds.items()}, targets
+            loaded_network, {key: _strided(array) for key, array in self.feeds.items()}, targets
         )
         arrays_and_originals = [(self.feeds[key], array) for key, array in feeds_before.items()] + constants
         self.untouched = all(same(current, original) for current, original in arrays_and_originals)
 
-    def _run_on_others(self, loaded: Loaded) -> None:
+    def _run_on_others(self, loaded_network: Loaded) -> None:
         """Run the loaded network on `other_feeds`, and store the results in `other_outputs`.
 
         An error counts only if the reference can compute these inputs.
         """
         try:
-            self.other_outputs = self._run_once(loaded, self.other_feeds)
+            self.other_outputs = self._run_once(loaded_network, self.other_feeds)
         except InterposerError:
             if _can_be_computed(self.network, self.other_feeds):
                 raise
 
-    def _run_on_bad_values(self, loaded: Loaded) -> None:
+    def _run_on_bad_values(self, loaded_network: Loaded) -> None:
         """Run the loaded network on a few inputs with values that the operator may refuse."""
         names = [index for index in decisive_operands(self.sample.op, len(self.sample.inputs)) if index in self.feeds]
         generator = np.random.default_rng(0)
         for feeds in islice(with_bad_values(self.feeds, names, generator), BAD_RUNS):
             refusal = _refusal_of_the_reference(self.network, feeds)
             try:
-                self._run_once(loaded, feeds)
+                self._run_once(loaded_network, feeds)
             except (InvalidValueError, LimitExceededError) as error:
                 if refusal is None:
                     self.value_problems.append(f"it refuses values that the reference accepts: {error}")
@@ -237,8 +237,8 @@ class Trial:
         info = self.layer.outputs[key].known
         return info.is_tensor and info.is_concrete
 
-    def _run_once(self, loaded: Loaded, feeds: Outputs, outputs: Outputs | None = None) -> Outputs:
-        return run_recorded(loaded, self.recording, feeds, outputs)
+    def _run_once(self, loaded_network: Loaded, feeds: Outputs, outputs: Outputs | None = None) -> Outputs:
+        return run_recorded(loaded_network, self.recording, feeds, outputs)
 
 
 def run_recorded(loaded: Loaded, recording: Recording, feeds: Outputs, outputs: Outputs | None = None) -> Outputs:
@@ -312,6 +312,6 @@ def _strided(array: Array) -> Array:
     """Return the same array with unusual strides: every second element of a larger array, with the last axis first."""
     if array.ndim == 0 or any(isinstance(element, np.ndarray) for element in array.flat):
         return array
-    doubled = np.empty((*array.shape[:-1], 2 * array.shape[-1]), array.dtype, order="F")
-    doubled[..., ::2] = array
-    return doubled[..., ::2]
+    doubled_array = np.empty((*array.shape[:-1], 2 * array.shape[-1]), array.dtype, order="F")
+    doubled_array[..., ::2] = array
+    return doubled_array[..., ::2]

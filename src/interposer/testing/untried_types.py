@@ -25,10 +25,10 @@ def untried_kinds(samples: Sequence[Sample], accepts: Callable[[Sample], bool], 
         most: how many samples are tried in other types. They have different attributes.
     """
     with_operands = [sample for sample in samples if any(sample.inputs)]
-    tried = {first_kind(sample) for sample in with_operands}
+    tried_kinds = {first_kind(sample) for sample in with_operands}
     originals = _originals(with_operands, most)
-    untried = [kind for kind in _kinds(type(samples[0].op)) if kind not in tried]
-    return [_name(kind) for kind in untried if any(accepts(sample) for sample in _retyped(originals, kind))]
+    kinds_left = [kind for kind in _kinds(type(samples[0].op)) if kind not in tried_kinds]
+    return [_name(kind) for kind in kinds_left if any(accepts(sample) for sample in _retyped(originals, kind))]
 
 
 def first_kind(sample: Sample) -> Kind:
@@ -38,19 +38,19 @@ def first_kind(sample: Sample) -> Kind:
 
 
 def _kinds(op: type[Op]) -> Iterator[Kind]:
-    declared = op.operands[0].dtypes or ANY_TYPE
-    can_be_quantized = any(dtype.is_float for dtype in declared)  # unlike indices and sizes
-    for dtype in sorted(declared & ANY_TYPE, key=str):
+    declared_types = op.operands[0].dtypes or ANY_TYPE
+    can_be_quantized = any(dtype.is_float for dtype in declared_types)  # unlike indices and sizes
+    for dtype in sorted(declared_types & ANY_TYPE, key=str):
         yield dtype, False
         if dtype in QUANTIZABLE and can_be_quantized:
             yield dtype, True
 
 
-def _originals(samples: Sequence[Sample], most: int) -> list[Sample]:
+def _originals(samples: Sequence[Sample], max_samples: int) -> list[Sample]:
     """Return samples of different attributes, of floats if there are any."""
     floats = [sample for sample in samples if first_kind(sample)[0].is_float]
     by_attributes = {repr(sample.op): sample for sample in reversed(floats or samples)}
-    return list(reversed(by_attributes.values()))[:most]
+    return list(reversed(by_attributes.values()))[:max_samples]
 
 
 def _retyped(originals: Sequence[Sample], kind: Kind) -> Iterator[Sample]:
@@ -58,23 +58,27 @@ def _retyped(originals: Sequence[Sample], kind: Kind) -> Iterator[Sample]:
     dtype, is_quantized = kind
     quantization = Quantization(0.5) if is_quantized else None
     for sample in originals:
-        old, _ = first_kind(sample)
+        old_type, _ = first_kind(sample)
         try:
-            inputs = [_with_type(operand, old, dtype, quantization) for operand in sample.inputs]
+            inputs = [_with_type(operand, old_type, dtype, quantization) for operand in sample.inputs]
             infos = [None if operand is None else operand.info for operand in inputs]
             if any(sample.op.violations(*infos)):
                 continue
-            inferred = sample.op.infer_infos(*infos)
+            inferred_infos = sample.op.infer_infos(*infos)
         except InterposerError:
             continue
-        outputs = [info.with_quantization(quantization) if info and info.dtype is dtype else info for info in inferred]
+        outputs = [
+            info.with_quantization(quantization) if info and info.dtype is dtype else info for info in inferred_infos
+        ]
         yield replace(sample, inputs=inputs, outputs=outputs, expected=None)
 
 
-def _with_type(given: Given | None, old: DataType, dtype: DataType, quantization: Quantization | None) -> Given | None:
-    if given is None or given.info.dtype is not old:
-        return given
-    return Given(TensorInfo(given.info.shape, dtype, quantization), low=0.0, high=1.0, constant=given.constant)
+def _with_type(
+    operand: Given | None, old_type: DataType, dtype: DataType, quantization: Quantization | None
+) -> Given | None:
+    if operand is None or operand.info.dtype is not old_type:
+        return operand
+    return Given(TensorInfo(operand.info.shape, dtype, quantization), low=0.0, high=1.0, constant=operand.constant)
 
 
 def _name(kind: Kind) -> str:

@@ -53,8 +53,8 @@ class Watched(Backend):
 
     def __init__(self, inner: Backend, observer: Observer, held_back: Collection[str] = ()) -> None:
         self.inner, self.observer, self.held_back = inner, observer, frozenset(held_back)
-        forwarded = ("id", "kernels", "capabilities", "api_version", "version", "asynchronous", "overlaps_copies")
-        vars(self).update({name: getattr(inner, name) for name in forwarded})
+        forwarded_names = ("id", "kernels", "capabilities", "api_version", "version", "asynchronous", "overlaps_copies")
+        vars(self).update({name: getattr(inner, name) for name in forwarded_names})
 
     def layer_support(self, options: Options) -> LayerSupport:
         """Return the support of the wrapped backend, except for the layers in `held_back`."""

@@ -164,7 +164,7 @@ def to_axis(
         if not rank or not when(op, layer):
             return None
         axis, target_axis = axis_of(op, rank), position % rank
-        kept_axes = [other for other in range(rank) if other != axis]
+        kept_axes = [other_axis for other_axis in range(rank) if other_axis != axis]
         permutation = (*kept_axes[:target_axis], axis, *kept_axes[target_axis:])
         if axis == target_axis:
             return None

@@ -88,9 +88,9 @@ def dynamic_quantize_matmul(node: Node) -> Value:
 @operator("MatMulIntegerToFloat", domain=MICROSOFT)
 def matmul_integer_to_float(node: Node) -> Value:
     """Convert MatMulIntegerToFloat: the product of integers, whose sums are multiplied with the scales of A and B."""
-    tensors, scales = (node.value(0), node.value(1)), (node.value(2), node.value(3))
+    matrices, scales = (node.value(0), node.value(1)), (node.value(2), node.value(3))
     _check_single(node.info(2), "a_scale")
-    return scaled_product(node, tensors, (node.optional(4), node.optional(5)), scales, node.optional(6))
+    return scaled_product(node, matrices, (node.optional(4), node.optional(5)), scales, node.optional(6))
 
 
 def _check_single(info: TensorInfo, title: str) -> None:

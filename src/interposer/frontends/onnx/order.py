@@ -134,8 +134,8 @@ def _shorter(model: Message, new_inputs: Sequence[Message], new_outputs: Sequenc
     copy.CopyFrom(model)
     graph = copy.graph
     input_names, declared_outputs = (
-        {new_output.name for new_output in new_inputs},
-        {new_output.name: new_output for new_output in model.graph.output},
+        {graph_output.name for graph_output in new_inputs},
+        {graph_output.name: graph_output for graph_output in model.graph.output},
     )
     for node in graph.node:  # a node that is needed for another of its results must not define the input as well
         node.output[:] = ["" if name in input_names else name for name in node.output]
@@ -146,8 +146,8 @@ def _shorter(model: Message, new_inputs: Sequence[Message], new_outputs: Sequenc
     if new_outputs is not None:
         del graph.output[:]
         for name in new_outputs:
-            new_output = graph.output.add()
-            new_output.CopyFrom(declared_outputs[name]) if name in declared_outputs else setattr(
-                new_output, "name", name
+            graph_output = graph.output.add()
+            graph_output.CopyFrom(declared_outputs[name]) if name in declared_outputs else setattr(
+                graph_output, "name", name
             )
     return copy

@@ -264,12 +264,17 @@ class Stream:
             site = Site(category, execution.name, network=network, layer=execution.name, backend=execution.backend)
             intervals.append(
                 Interval(
-                    site, execution.begin, execution.end, execution.thread, execution.inference, execution.inference
+                    site,
+                    execution.begin,
+                    execution.end,
+                    execution.thread,
+                    execution.inference,
+                    execution.inference,
                 )
             )
-        for execution in self.steps():
-            site = Site(Category.KERNEL, execution.name, backend=execution.backend, device=execution.device)
-            intervals.append(Interval(site, execution.begin, execution.end, execution.thread))
+        for step in self.steps():
+            site = Site(Category.KERNEL, step.name, backend=step.backend, device=step.device)
+            intervals.append(Interval(site, step.begin, step.end, step.thread))
         ordered_intervals = sorted(intervals, key=lambda interval: (interval.begin, -interval.end))
         threads = {interval.thread: f"thread {interval.thread}" for interval in ordered_intervals if interval.thread}
         return Recording(tuple(ordered_intervals), (), tuple(self._samples()), self.dropped, threads)

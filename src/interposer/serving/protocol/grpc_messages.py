@@ -124,8 +124,8 @@ def checked_infer(data: bytes, reading: Reading) -> InferMessage:
     """Return the ``ModelInferRequest`` in these bytes; see `checked`. Its raw contents are not copied."""
     if len(data) > _SMALL:
         check_wire(data, message("ModelInferRequest"), reading)
-        rest, raw = without_field(data, _RAW_INPUTS)
-        return InferMessage(_parsed(message("ModelInferRequest"), rest), raw)
+        other_fields, raw_inputs = without_field(data, _RAW_INPUTS)
+        return InferMessage(_parsed(message("ModelInferRequest"), other_fields), raw_inputs)
     request = checked(message("ModelInferRequest"), data, reading)
     return InferMessage(request, [memoryview(content) for content in request.raw_input_contents])
 
@@ -157,7 +157,7 @@ def read_infer_request(
         raise ServingError(Status.INVALID, f"the request has more than {MOST_TENSORS} inputs or outputs")
     check_names("inputs", [tensor.name for tensor in tensors])
     check_names("outputs", [tensor.name for tensor in fields.outputs])
-    raw = iter(all_raw)
+    raw_inputs = iter(all_raw)
     in_message = [tensor for tensor in tensors if "shared_memory_region" not in tensor.parameters]
     is_raw = bool(all_raw)
     if is_raw and len(all_raw) != len(in_message):
@@ -165,21 +165,23 @@ def read_infer_request(
             Status.INVALID, f"raw_input_contents has {len(all_raw)} elements for {len(in_message)} inputs"
         )
     return InferRequest(
-        inputs=tuple(_input(tensor, raw if is_raw else None, regions, reading) for tensor in tensors),
+        inputs=tuple(_input(tensor, raw_inputs if is_raw else None, regions, reading) for tensor in tensors),
         outputs=tuple(requested_output(tensor.name, parameters_of(tensor.parameters)) for tensor in fields.outputs),
         id=fields.id,
         parameters=parameters_of(fields.parameters),
     )
 
 
-def _input(tensor: Message, raw: Iterable[memoryview] | None, regions: Regions | None, reading: Reading) -> InputTensor:
+def _input(
+    tensor: Message, raw_inputs: Iterable[memoryview] | None, regions: Regions | None, reading: Reading
+) -> InputTensor:
     name, datatype = tensor.name, tensor.datatype
     data_type(datatype)
     shape = checked_shape(name, list(tensor.shape))
     parameters = parameters_of(tensor.parameters)
     if "shared_memory_region" in parameters:
         return InputTensor(name, datatype, shared_tensor(name, datatype, shape, parameters, regions, reading))
-    if raw is None:
+    if raw_inputs is None:
         if len(tensor.contents.ListFields()) > 1:
             raise ServingError(Status.INVALID, f"input {name!r} has contents of several types")
         field = _CONTENTS.get(datatype)
@@ -187,7 +189,7 @@ def _input(tensor: Message, raw: Iterable[memoryview] | None, regions: Regions |
         return InputTensor(name, datatype, from_contents(name, datatype, shape, values, reading))
     if tensor.HasField("contents"):
         raise ServingError(Status.INVALID, f"input {name!r} has contents, but the request has raw_input_contents")
-    return InputTensor(name, datatype, from_bytes(name, datatype, shape, next(iter(raw)), reading))
+    return InputTensor(name, datatype, from_bytes(name, datatype, shape, next(iter(raw_inputs)), reading))
 
 
 def infer_response(response: InferResponse, is_raw: bool) -> bytes:
@@ -206,7 +208,7 @@ def infer_stream_response(response: InferResponse, is_raw: bool) -> bytes:
 
 def _parts(response: InferResponse, is_raw: bool) -> list[bytes]:
     """Return the parts of a ``ModelInferResponse``, whose raw contents are not copied into a message."""
-    raw: list[bytes] = []
+    raw_outputs: list[bytes] = []
     response_message = message("ModelInferResponse")(
         model_name=response.model, model_version=response.version, id=response.id
     )
@@ -218,10 +220,10 @@ def _parts(response: InferResponse, is_raw: bool) -> list[bytes]:
             _fill(tensor.parameters, _region_parameters(*output.requested.region))
         elif is_raw:
             content = to_bytes(output.array)
-            raw += [field_of(_RAW_OUTPUTS, len(content)), content]
+            raw_outputs += [field_of(_RAW_OUTPUTS, len(content)), content]
         else:
             _add_contents(tensor.contents, output)
-    return [response_message.SerializeToString(), *raw]
+    return [response_message.SerializeToString(), *raw_outputs]
 
 
 def _region_parameters(name: str, offset: int, size: int) -> dict[str, Any]:
@@ -231,9 +233,9 @@ def _region_parameters(name: str, offset: int, size: int) -> dict[str, Any]:
 
 
 def _add_contents(contents: Message, output: OutputTensor) -> None:
-    flat, field = output.array.reshape(-1), getattr(contents, _CONTENTS[output.datatype])
-    for begin in range(0, len(flat), _SOME):  # in pieces, so that other threads have their turns
-        values = flat[begin : begin + _SOME].tolist()
+    flat_array, field = output.array.reshape(-1), getattr(contents, _CONTENTS[output.datatype])
+    for begin in range(0, len(flat_array), _SOME):  # in pieces, so that other threads have their turns
+        values = flat_array[begin : begin + _SOME].tolist()
         if output.datatype == "BYTES":
             values = [str(text).encode("utf-8", "surrogatepass") for text in values]
         field.extend(values)

@@ -201,8 +201,8 @@ def _objects(field: str, objects: Any) -> Sequence[Mapping[str, Any]]:
 def check_names(field: str, names: Sequence[str]) -> None:
     """Raise `ServingError` if two tensors of the list `field` ("inputs" or "outputs") of a request share a name."""
     if len(set(names)) < len(names):
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise ServingError(Status.INVALID, f"{field!r} has {repeated!r} more than once")
+        repeated_name = next(name for name in names if names.count(name) > 1)
+        raise ServingError(Status.INVALID, f"{field!r} has {repeated_name!r} more than once")
 
 
 def _text(field: str, text: Any) -> str:

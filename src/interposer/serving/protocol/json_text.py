@@ -33,23 +33,23 @@ _WRITABLE: Final = frozenset("?bBhHiIlLqQfd")
 
 def object_of(data: bytes | bytearray) -> dict[str, Any]:
     """Return the JSON object in these bytes; raise `ServingError` if they are not one."""
-    parsed = _parsed(data)
-    if not isinstance(parsed, dict):
+    parsed_value = _parsed(data)
+    if not isinstance(parsed_value, dict):
         raise ServingError(Status.INVALID, "the request is not a JSON object")
-    return parsed
+    return parsed_value
 
 
 def list_of(data: bytes) -> list[Any]:
     """Return the JSON list in these bytes, a piece of a longer one; raise `ServingError` if they are not one."""
     try:
-        parsed = _parsed(data)
+        parsed_value = _parsed(data)
     except ServingError as error:
         if not isinstance(error.__context__, json.JSONDecodeError):
             raise
         problem = "a list has something that is no value, or a comma without one"  # positions in a piece say nothing
         raise ServingError(Status.INVALID, f"the request is not JSON: {problem}") from None
-    assert isinstance(parsed, list)  # the text begins with a bracket
-    return parsed
+    assert isinstance(parsed_value, list)  # the text begins with a bracket
+    return parsed_value
 
 
 def _parsed(data: bytes | bytearray) -> Any:
@@ -73,10 +73,10 @@ def quick_list_of(data: bytes) -> list[Any] | None:
     if orjson is None:
         return None
     try:
-        parsed = orjson.loads(data)
+        parsed_value = orjson.loads(data)
     except (ValueError, MemoryError):
         return None
-    return parsed if isinstance(parsed, list) else None
+    return parsed_value if isinstance(parsed_value, list) else None
 
 
 def quick_object_of(data: bytes | bytearray | memoryview) -> dict[str, Any] | None:
@@ -87,10 +87,10 @@ def quick_object_of(data: bytes | bytearray | memoryview) -> dict[str, Any] | No
     if orjson is None:
         return None
     try:
-        parsed = orjson.loads(data)
+        parsed_value = orjson.loads(data)
     except (ValueError, MemoryError):
         return None
-    return parsed if isinstance(parsed, dict) else None
+    return parsed_value if isinstance(parsed_value, dict) else None
 
 
 def long_array(index: int) -> str:
@@ -112,8 +112,8 @@ def json_bytes(data: Any, long_arrays: Sequence[Array] = ()) -> bytes:
     text = _written(data)
     parts = []
     for index, array in enumerate(long_arrays):
-        before, _, text = text.partition(b'"%b"' % long_array(index).encode())
-        parts += [before, b"[", *_pieces(array), b"]"]
+        text_before, _, text = text.partition(b'"%b"' % long_array(index).encode())
+        parts += [text_before, b"[", *_pieces(array), b"]"]
     return b"".join([*parts, text]) if parts else text
 
 
@@ -128,11 +128,11 @@ def _pieces(array: Array) -> Iterator[bytes]:
 def _written(data: Any) -> bytes:
     if orjson is not None:
         try:
-            encoded: bytes = orjson.dumps(data, _list_of, orjson.OPT_SERIALIZE_NUMPY)
+            encoded_json: bytes = orjson.dumps(data, _list_of, orjson.OPT_SERIALIZE_NUMPY)
         except TypeError:  # such as half of a surrogate pair in a text, which the standard library escapes
             pass
         else:
-            return encoded
+            return encoded_json
     return json.dumps(data, separators=(",", ":"), default=_list_of).encode()
 
 

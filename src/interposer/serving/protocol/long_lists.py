@@ -61,11 +61,11 @@ class LongList:
             raise _refused(name, f"has lists that do not have the shape {list(shape)}")
         self.reading.take(count * dtype.itemsize)
         array = np.empty(count, dtype)
-        filled = 0
+        num_filled = 0
         for piece in self._pieces():
             self.reading.check_time()
-            filled = _fill(array, filled, convert, b"[" + piece.translate(_SPACES) + b"]")
-        if filled != count:
+            num_filled = _fill(array, num_filled, convert, b"[" + piece.translate(_SPACES) + b"]")
+        if num_filled != count:
             raise _not_json()
         return array.reshape(shape)
 
@@ -88,10 +88,10 @@ class LongList:
 
     def _pieces(self) -> Iterator[bytes | bytearray]:
         """Yield the text of some elements after the other, without the outer brackets."""
-        begin, last = self.begin + 1, self.end - 1
-        while begin < last:
-            end = last
-            if last - begin > _PIECE:
+        begin, last_position = self.begin + 1, self.end - 1
+        while begin < last_position:
+            end = last_position
+            if last_position - begin > _PIECE:
                 end = self.text.find(b",", begin + _PIECE - _LONGEST_NUMBER, begin + _PIECE)
                 if end < 0:
                     raise ServingError(

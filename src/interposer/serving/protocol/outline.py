@@ -94,12 +94,12 @@ class _Scan:
         """Look at the next slice."""
         data = np.frombuffer(self._text, np.uint8, min(_SLICE, len(self._text) - begin), begin)
         in_string = self._strings(data)
-        folded = data | _CASE
-        brackets = np.flatnonzero((folded == _OPENING) | (folded == _CLOSING))
+        folded_bytes = data | _CASE
+        brackets = np.flatnonzero((folded_bytes == _OPENING) | (folded_bytes == _CLOSING))
         commas = np.flatnonzero(data == _COMMA)
         if in_string is not None:
             brackets, commas = brackets[~in_string[brackets]], commas[~in_string[commas]]
-        is_opening = folded[brackets] == _OPENING
+        is_opening = folded_bytes[brackets] == _OPENING
         depths = self._depth + np.cumsum(np.where(is_opening, 1, -1))
         if len(depths):
             _check_depths(depths)
@@ -114,28 +114,32 @@ class _Scan:
     def _strings(self, data: Array) -> Array | None:
         """Return which bytes are inside of strings; None if there are no strings."""
         quotes = np.flatnonzero(data == _QUOTE)
-        escaped = self._escaped(data, quotes)
+        is_escaped = self._escaped(data, quotes)
         if not len(quotes) and not self._is_in_string:
             return None
         toggles = np.zeros(len(data), np.uint8)
-        toggles[quotes[~escaped]] = 1
+        toggles[quotes[~is_escaped]] = 1
         np.cumsum(toggles, dtype=np.uint8, out=toggles)  # modulo 256, which leaves the lowest bit as it is
-        inside: Array = (toggles & 1).astype(bool) ^ self._is_in_string
-        self._is_in_string = bool(inside[-1])
-        return inside
+        is_inside: Array = (toggles & 1).astype(bool) ^ self._is_in_string
+        self._is_in_string = bool(is_inside[-1])
+        return is_inside
 
     def _escaped(self, data: Array, quotes: Array) -> Array:
         """Return which of the quotes have an odd number of backslashes before them."""
         is_backslash = data == _BACKSLASH
         self._values += int(np.count_nonzero(is_backslash))
-        carried, escaped = self._backslashes, np.zeros(len(quotes), bool)
-        others = np.flatnonzero(~is_backslash)
-        self._backslashes = (len(data) - 1 - int(others[-1])) if len(others) else carried + len(data)
-        if not carried and not is_backslash.any():
+        num_before, escaped = self._backslashes, np.zeros(len(quotes), bool)
+        other_positions = np.flatnonzero(~is_backslash)
+        self._backslashes = (
+            (len(data) - 1 - int(other_positions[-1])) if len(other_positions) else num_before + len(data)
+        )
+        if not num_before and not is_backslash.any():
             return escaped
-        before = np.searchsorted(others, quotes)  # as many bytes other than backslashes are before each quote
-        last = np.where(before > 0, others[before - 1], -1 - carried)
-        is_escaped: Array = (quotes - 1 - last) % 2 == 1
+        num_others_before = np.searchsorted(
+            other_positions, quotes
+        )  # as many bytes other than backslashes are before each quote
+        last_other = np.where(num_others_before > 0, other_positions[num_others_before - 1], -1 - num_before)
+        is_escaped: Array = (quotes - 1 - last_other) % 2 == 1
         return is_escaped
 
     def _marks(self, places: Array, begin: int, commas: Array, openings: Array) -> Array:

@@ -90,9 +90,9 @@ def from_bytes(
 def check_size(name: str, datatype: str, shape: tuple[int, ...], size: int) -> None:
     """Check that `size` bytes can be a tensor of this shape; raise `ServingError` if not. Strings have any size."""
     dtype = data_type(datatype)
-    needed = math.prod(shape) * dtype.itemsize if dtype is not DataType.STRING else size
-    if size != needed:
-        raise _refused(name, f"has {size} bytes; {datatype} with the shape {list(shape)} needs {needed}")
+    needed_size = math.prod(shape) * dtype.itemsize if dtype is not DataType.STRING else size
+    if size != needed_size:
+        raise _refused(name, f"has {size} bytes; {datatype} with the shape {list(shape)} needs {needed_size}")
 
 
 def size_of(array: Array) -> int:
@@ -152,96 +152,96 @@ def from_json(name: str, datatype: str, shape: tuple[int, ...], data: Any) -> Ar
         return data.array(name, shape, array_type, lambda elements: _elements(name, datatype, elements))
     if not isinstance(data, list):
         raise _refused(name, "has data that is not a list")
-    flat = _flattened(name, shape, data)
-    if len(flat) != math.prod(shape):
-        raise _refused(name, f"has {len(flat)} elements; the shape {list(shape)} needs {math.prod(shape)}")
-    return _elements(name, datatype, flat).reshape(shape)
+    flat_list = _flattened(name, shape, data)
+    if len(flat_list) != math.prod(shape):
+        raise _refused(name, f"has {len(flat_list)} elements; the shape {list(shape)} needs {math.prod(shape)}")
+    return _elements(name, datatype, flat_list).reshape(shape)
 
 
-def _elements(name: str, datatype: str, flat: Sequence[Any]) -> Array:
+def _elements(name: str, datatype: str, flat_list: Sequence[Any]) -> Array:
     """Return elements as an array with one dimension; raise `ServingError` if they do not fit the data type."""
     dtype = data_type(datatype)
-    numbers = _quick_numbers(dtype, flat)
+    numbers = _quick_numbers(dtype, flat_list)
     if numbers is not None:
         return numbers
     kind = "f" if dtype.is_float else dtype.numpy.kind
-    if not set(map(type, flat)) <= _KINDS[kind]:
+    if not set(map(type, flat_list)) <= _KINDS[kind]:
         raise _refused(name, f"has elements that are not {_EXPECTED[kind]}, as {datatype} needs")
-    return _filled(name, datatype, flat, (len(flat),))
+    return _filled(name, datatype, flat_list, (len(flat_list),))
 
 
-def _quick_numbers(dtype: DataType, flat: Sequence[Any]) -> Array | None:
+def _quick_numbers(dtype: DataType, flat_list: Sequence[Any]) -> Array | None:
     """Return numbers as an array of a type; None if an element is no such number, or if the type has no numbers.
 
     Python's arrays refuse other elements while they copy them. They accept truth values, as 0 and 1.
     """
     try:
-        numbers = _wide_numbers(dtype, flat)
+        numbers = _wide_numbers(dtype, flat_list)
     except (TypeError, ValueError, OverflowError):
         return None
-    if numbers is None or _has_truth_values(flat, numbers):
+    if numbers is None or _has_truth_values(flat_list, numbers):
         return None
     with np.errstate(over="ignore"):
-        converted: Array = numbers.astype(dtype.numpy, copy=False)
+        converted_numbers: Array = numbers.astype(dtype.numpy, copy=False)
     if dtype.is_float:
-        return converted if np.isfinite(converted).all() else None
-    return converted if np.array_equal(converted, numbers) else None
+        return converted_numbers if np.isfinite(converted_numbers).all() else None
+    return converted_numbers if np.array_equal(converted_numbers, numbers) else None
 
 
-def _has_truth_values(flat: Sequence[Any], numbers: Array) -> bool:
+def _has_truth_values(flat_list: Sequence[Any], numbers: Array) -> bool:
     """Return True if an element is a truth value; `numbers` are the elements as numbers."""
     indices = np.flatnonzero((numbers == 0) | (numbers == 1))
-    if 4 * len(indices) > len(flat):
-        return bool in set(map(type, flat))
-    return any(type(flat[index]) is bool for index in indices.tolist())
+    if 4 * len(indices) > len(flat_list):
+        return bool in set(map(type, flat_list))
+    return any(type(flat_list[index]) is bool for index in indices.tolist())
 
 
-def _wide_numbers(dtype: DataType, flat: Sequence[Any]) -> Array | None:
-    if not flat:
+def _wide_numbers(dtype: DataType, flat_list: Sequence[Any]) -> Array | None:
+    if not flat_list:
         return np.empty(0)
     if dtype is DataType.UINT8:
-        return np.frombuffer(bytes(flat), np.uint8)
+        return np.frombuffer(bytes(flat_list), np.uint8)
     code = "d" if dtype.is_float else {"i": "q", "u": "Q"}.get(dtype.numpy.kind)
-    return None if code is None else np.frombuffer(array(code, flat), code)
+    return None if code is None else np.frombuffer(array(code, flat_list), code)
 
 
 def _flattened(name: str, shape: tuple[int, ...], data: list[Any]) -> list[Any]:
     """Return the elements of a list that is flat, or nested exactly like the shape."""
-    flat, level = data, 0
-    while flat and type(flat[0]) is list:
-        if level >= len(shape) - 1 or len(flat) != math.prod(shape[: level + 1]):
+    flat_list, level = data, 0
+    while flat_list and type(flat_list[0]) is list:
+        if level >= len(shape) - 1 or len(flat_list) != math.prod(shape[: level + 1]):
             raise _refused(name, f"has lists that do not have the shape {list(shape)}")
         size = shape[level + 1]
-        if set(map(type, flat)) != {list} or set(map(len, flat)) != {size}:
+        if set(map(type, flat_list)) != {list} or set(map(len, flat_list)) != {size}:
             raise _refused(name, f"has lists that do not have the shape {list(shape)}")
-        flat = list(chain.from_iterable(flat))
+        flat_list = list(chain.from_iterable(flat_list))
         level += 1
-    if level and level != len(shape) - 1 and flat:
+    if level and level != len(shape) - 1 and flat_list:
         raise _refused(name, f"has lists that do not have the shape {list(shape)}")
-    return flat
+    return flat_list
 
 
-def _filled(name: str, datatype: str, flat: Sequence[Any], shape: tuple[int, ...]) -> Array:
+def _filled(name: str, datatype: str, flat_list: Sequence[Any], shape: tuple[int, ...]) -> Array:
     """Return an array of numbers, truth values or texts of the right Python type; check that they fit the data type."""
     dtype = data_type(datatype)
     if dtype is DataType.STRING:
-        if any(max(text, default="") >= "\ud800" for text in flat) and not _are_encodable(flat):
+        if any(max(text, default="") >= "\ud800" for text in flat_list) and not _are_encodable(flat_list):
             raise _refused(name, "has a string with half of a surrogate pair")
-        return _objects(flat, shape)
+        return _objects(flat_list, shape)
     if dtype.is_integer:
-        return _integers(name, datatype, flat, shape)
+        return _integers(name, datatype, flat_list, shape)
     if not dtype.is_float:
-        return np.array(flat, dtype.numpy).reshape(shape)
-    return _floats(name, datatype, flat, shape)
+        return np.array(flat_list, dtype.numpy).reshape(shape)
+    return _floats(name, datatype, flat_list, shape)
 
 
-def _integers(name: str, datatype: str, flat: Sequence[Any], shape: tuple[int, ...]) -> Array:
+def _integers(name: str, datatype: str, flat_list: Sequence[Any], shape: tuple[int, ...]) -> Array:
     dtype = data_type(datatype)
-    array = _quick_numbers(dtype, flat)
+    array = _quick_numbers(dtype, flat_list)
     if array is not None:
         return array.reshape(shape)
     low, high = range_of(dtype)
-    outlier = next(number for number in (min(flat), max(flat)) if not low <= number <= high)
+    outlier = next(number for number in (min(flat_list), max(flat_list)) if not low <= number <= high)
     raise _refused(name, f"has the element {_shown(outlier)}; {datatype} has {low} to {high}")
 
 
@@ -253,9 +253,9 @@ def _are_encodable(texts: Sequence[str]) -> bool:
     return True
 
 
-def _floats(name: str, datatype: str, flat: Sequence[Any], shape: tuple[int, ...]) -> Array:
+def _floats(name: str, datatype: str, flat_list: Sequence[Any], shape: tuple[int, ...]) -> Array:
     try:
-        doubles = np.array(flat, np.float64)
+        doubles = np.array(flat_list, np.float64)
     except OverflowError:
         raise _refused(name, f"has an element that is too large for {datatype}") from None
     with np.errstate(over="ignore"):
@@ -325,5 +325,5 @@ def to_json(name: str, datatype: str, array: Array) -> Array | list[Any]:
         raise ServingError(
             Status.INVALID, f"output {name!r} has infinities or NaN, which JSON cannot express; {advice}"
         )
-    flat: Array = array.reshape(-1)
-    return flat.tolist() if array.dtype.kind == "O" else flat
+    flat_array: Array = array.reshape(-1)
+    return flat_array.tolist() if array.dtype.kind == "O" else flat_array

@@ -64,7 +64,7 @@ def without_field(data: bytes, number: int) -> tuple[bytes, list[memoryview]]:
     A damaged message is returned as it is.
     """
     counter, view = _Counter(data, UNLIMITED), memoryview(data)
-    rest, contents, position, kept = [], [], 0, 0
+    other_pieces, contents, position, end_of_field = [], [], 0, 0
     while position < len(data):
         begin = position
         tag, position = counter.varint(position, len(data))
@@ -72,14 +72,14 @@ def without_field(data: bytes, number: int) -> tuple[bytes, list[memoryview]]:
             size, position = counter.varint(position, len(data))
             if not size and data[position - 1]:  # the size is truncated
                 return data, []
-            rest.append(view[kept:begin])
+            other_pieces.append(view[end_of_field:begin])
             contents.append(view[position : position + size])
-            position = kept = position + size
+            position = end_of_field = position + size
         else:
             position = counter.after_value(tag & 7, position, len(data))
     if position > len(data):
         return data, []
-    return b"".join([*rest, view[kept:]]) if contents else data, contents
+    return b"".join([*other_pieces, view[end_of_field:]]) if contents else data, contents
 
 
 def field_of(number: int, size: int) -> bytes:

@@ -50,31 +50,34 @@ def blocks_of(graph: Graph, most_blocks: int) -> list[Block]:
 
 def _merged(blocks: Sequence[Block], most_blocks: int) -> list[Block]:
     """Merge the first pair of neighbours with the fewest layers, until at most `most_blocks` blocks are left."""
-    following = dict(enumerate(range(1, len(blocks))))
-    preceding = {next_block: first_block for first_block, next_block in following.items()}
+    next_of_block = dict(enumerate(range(1, len(blocks))))
+    previous_of_block = {next_block: first_block for first_block, next_block in next_of_block.items()}
     counts = {first_block: len(block.layers) for first_block, block in enumerate(blocks)}
     pairs = [
         (counts[first_block] + counts[next_block], first_block, next_block)
-        for first_block, next_block in following.items()
+        for first_block, next_block in next_of_block.items()
     ]
     heapq.heapify(pairs)
     while len(counts) > most_blocks:
         merged_count, first_block, next_block = heapq.heappop(pairs)
         if (
-            following.get(first_block) != next_block
+            next_of_block.get(first_block) != next_block
             or counts.get(first_block, 0) + counts.get(next_block, 0) != merged_count
         ):
             continue  # one of the two blocks has changed since
         counts[first_block] = merged_count
         del counts[next_block]
-        block_after = following.pop(next_block, None)
+        block_after = next_of_block.pop(next_block, None)
         if block_after is None:
-            del following[first_block]
+            del next_of_block[first_block]
         else:
-            following[first_block], preceding[block_after] = block_after, first_block
+            next_of_block[first_block], previous_of_block[block_after] = block_after, first_block
             heapq.heappush(pairs, (merged_count + counts[block_after], first_block, block_after))
-        if first_block in preceding:
-            heapq.heappush(pairs, (counts[preceding[first_block]] + merged_count, preceding[first_block], first_block))
+        if first_block in previous_of_block:
+            heapq.heappush(
+                pairs,
+                (counts[previous_of_block[first_block]] + merged_count, previous_of_block[first_block], first_block),
+            )
     starts = [*counts, len(blocks)]
     return [_union(blocks[start:stop]) for start, stop in pairwise(starts)]
 
@@ -83,14 +86,14 @@ def _union(blocks: Sequence[Block]) -> Block:
     return Block(tuple(layer for block in blocks for layer in block.layers), blocks[-1].leaving)
 
 
-def _crossing(graph: Graph, running: Sequence[Layer]) -> tuple[list[int], list[int]]:
+def _crossing(graph: Graph, running_layers: Sequence[Layer]) -> tuple[list[int], list[int]]:
     """Return the number of tensors that would cross a cut at each place of the running order, and their bytes.
 
     These tensors are produced before the cut, or are inputs of the network, and read after it. Place i is before layer
-    i of `running`. Constants are left out.
+    i of `running_layers`. Constants are left out.
     """
-    positions = {layer: number for number, layer in enumerate(running)}
-    counts, sizes = [0] * (len(running) + 2), [0] * (len(running) + 2)
+    positions = {layer: number for number, layer in enumerate(running_layers)}
+    counts, sizes = [0] * (len(running_layers) + 2), [0] * (len(running_layers) + 2)
     for layer in graph:
         first_cut = 0 if isinstance(layer.op, Input) else positions.get(layer, -1) + 1
         for value in layer.outputs if not isinstance(layer.op, Constant) else ():

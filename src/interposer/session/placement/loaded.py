@@ -69,8 +69,8 @@ class Loaded:
     def run_together(self) -> None:
         """Run the network once for each thread, concurrently."""
         count = thread_budget(self._runtime.options.num_threads)
-        pending = [self._runtime.submit(self._network_id, self._inputs) for _ in range(count)]
-        for pending_run in pending:
+        pending_runs = [self._runtime.submit(self._network_id, self._inputs) for _ in range(count)]
+        for pending_run in pending_runs:
             pending_run.result()
 
     def seconds(self, patience: float, rest: float) -> float:

@@ -156,15 +156,15 @@ def planned(
         logs: whether to log differences between this environment and the one in which the plan was measured. False for
             the same network with other shapes or outputs.
     """
-    options, available = options or OptimizerOptions(), runtime.registry.available()
+    options, available_ids = options or OptimizerOptions(), runtime.registry.available()
     plan_backends = dict.fromkeys((*plan.backends, *plan.layers.values()))
-    ids = [backend_id for backend_id in plan_backends if backend_id in available and backend_id not in without]
+    ids = [backend_id for backend_id in plan_backends if backend_id in available_ids and backend_id not in without]
     chosen_ids = ids or [
         default_backend for default_backend in runtime.device_spec.default_backends if default_backend not in without
     ]
     simplified_network = simplified(network, chosen_ids, runtime.device_spec, options)
     if logs and not without:
-        for difference in plan.differences(simplified_network.graph, made_with(runtime, plan.backends), available):
+        for difference in plan.differences(simplified_network.graph, made_with(runtime, plan.backends), available_ids):
             _log.warning("the plan for %r: %s", plan.network, difference)
     hints = {layer: backend for layer, backend in plan.hints(simplified_network.graph).items() if backend in chosen_ids}
     exclude = _both(options.exclude, plan.exclude, runtime)
@@ -181,10 +181,12 @@ def _both(from_options: Exclusions, from_plan: Exclusions, runtime: Runtime) -> 
 
     Backends in the plan that are not registered here are left out.
     """
-    registered = {kind: [backend for backend in ids if backend in runtime.registry] for kind, ids in from_plan.items()}
+    registered_ids = {
+        kind: [backend for backend in ids if backend in runtime.registry] for kind, ids in from_plan.items()
+    }
     return {
-        kind: [*from_options.get(kind, ()), *registered.get(kind, ())]
-        for kind in from_options.keys() | registered.keys()
+        kind: [*from_options.get(kind, ()), *registered_ids.get(kind, ())]
+        for kind in from_options.keys() | registered_ids.keys()
     }
 
 
@@ -268,8 +270,8 @@ class _Placer:
             plans |= self._tried_mixes()
             if not self.first_seconds:
                 raise self.errors[0] if self.errors else InvalidArgumentError(self._nothing_runs())
-            chosen = self._chosen(plans)
-            return replace(chosen, failed=self.failed, cost=self.cost, unmeasured=self.unmeasured)
+            chosen_plan = self._chosen(plans)
+            return replace(chosen_plan, failed=self.failed, cost=self.cost, unmeasured=self.unmeasured)
         finally:
             for loaded in self.loaded.values():
                 loaded.close()
@@ -294,7 +296,10 @@ class _Placer:
 
         Layers that it does not support run on the other backends.
         """
-        orders = {backend: (backend, *(other for other in self.ids if other != backend)) for backend in self.ids}
+        orders = {
+            backend: (backend, *(other_backend for other_backend in self.ids if other_backend != backend))
+            for backend in self.ids
+        }
         return {backend: self._as_plan(order, {}) for backend, order in orders.items()}
 
     def _as_plan(self, order: tuple[str, ...], layers: Mapping[str, str]) -> Plan:
@@ -343,8 +348,10 @@ class _Placer:
             lower_bound = best_plans(len(blocks), with_bounds(len(blocks), parts), copy_seconds, 1)[0].seconds
             self.cost = {"milliseconds": candidates[0].seconds * 1e3, "bound": lower_bound * 1e3}
             self.cost["gap"] = 1 - lower_bound / candidates[0].seconds if candidates[0].seconds else 0.0
-        mixed = self._promising(candidates, parts, len(blocks))[: self.search.mixes]
-        return {f"mix {number}": self._mixed(candidate, blocks) for number, candidate in enumerate(mixed, 1)}
+        promising_candidates = self._promising(candidates, parts, len(blocks))[: self.search.mixes]
+        return {
+            f"mix {number}": self._mixed(candidate, blocks) for number, candidate in enumerate(promising_candidates, 1)
+        }
 
     def _promising(self, candidates: Sequence[Candidate], parts: Mapping[Part, float], count: int) -> list[Candidate]:
         """Return the mixes among the candidates that may be faster than every backend alone, by their cost.
@@ -353,8 +360,8 @@ class _Placer:
         """
         least_alone = min((parts.get((0, count, backend), math.inf) for backend in self.ids), default=math.inf)
         most_seconds = least_alone * (1 - _GAIN) if self.search.objective == "latency" else math.inf
-        mixed = [candidate for candidate in candidates if len(set(candidate.backends())) > 1]
-        return [candidate for candidate in mixed if candidate.seconds <= most_seconds]
+        mixed_candidates = [candidate for candidate in candidates if len(set(candidate.backends())) > 1]
+        return [candidate for candidate in mixed_candidates if candidate.seconds <= most_seconds]
 
     def _mixed(self, candidate: Candidate, blocks: Sequence[Block]) -> Plan:
         pairs = zip(candidate.backends(), blocks, strict=True)
@@ -408,11 +415,11 @@ class _Placer:
 
         Backends that took far longer than the fastest one for the whole network are left out.
         """
-        least = min(self.first_seconds.values(), default=math.inf)
+        least_seconds = min(self.first_seconds.values(), default=math.inf)
         near_backends = [
             backend
             for backend in self.ids
-            if self.first_seconds.get(backend, 0.0) <= _FAR * least or backend not in self.self_sufficient
+            if self.first_seconds.get(backend, 0.0) <= _FAR * least_seconds or backend not in self.self_sufficient
         ]
         return sorted(
             near_backends, key=lambda backend: (backend == "CpuRef", self.first_seconds.get(backend, math.inf))
@@ -480,13 +487,13 @@ class _Placer:
         It is called with the number of the block before which they are moved, the source and the target backend. The
         result is 0 if both backends can use the same memory.
         """
-        chosen = [self.runtime.registry.get(backend) for backend in self.ids]
-        offers = Offers.of(chosen, set(self.ids), self.options.model_options)
+        chosen_backends = [self.runtime.registry.get(backend) for backend in self.ids]
+        offers = Offers.of(chosen_backends, set(self.ids), self.options.model_options)
         seconds_per_byte = _copy_seconds(1 << 20) / (1 << 20)
 
         def copy_seconds(block_index: int, source: str, target: str) -> float:
-            shared = set(offers.preferences[source]) & set(offers.preferences[target])
-            return 0.0 if source == target or shared else blocks[block_index - 1].leaving * seconds_per_byte
+            shared_factories = set(offers.preferences[source]) & set(offers.preferences[target])
+            return 0.0 if source == target or shared_factories else blocks[block_index - 1].leaving * seconds_per_byte
 
         return copy_seconds
 
@@ -499,10 +506,10 @@ class _Placer:
         backend does not have are errors of the caller, and raised.
         """
         for name, plan in plans.items():
-            used = {*plan.layers.values()} or {plan.backends[0]}
-            expected = max((self.trial_seconds.get(backend, 0.0) for backend in used), default=0.0)
-            if self.timed_out & used:
-                self.unmeasured[name] = f"{', '.join(sorted(self.timed_out & used))} missed a deadline before"
+            used_backends = {*plan.layers.values()} or {plan.backends[0]}
+            expected = max((self.trial_seconds.get(backend, 0.0) for backend in used_backends), default=0.0)
+            if self.timed_out & used_backends:
+                self.unmeasured[name] = f"{', '.join(sorted(self.timed_out & used_backends))} missed a deadline before"
                 continue
             if self.first_seconds and self._left() <= expected:
                 self.unmeasured[name] = self._budget_text + (" was spent" if self._left() <= 0 else " is too short")
@@ -534,10 +541,10 @@ class _Placer:
 
         These are slow, or need more memory than is allowed. Of a large network, only the best plan stays loaded.
         """
-        fitting = [name for name in self.loaded if self._fits(name)]
-        singles = [name for name in fitting if name in self.ids]
-        best = min(singles or fitting, key=lambda name: self.first_seconds[name], default="")
-        kept_names = sorted(fitting, key=lambda name: (name != best, self.first_seconds[name]))
+        fitting_names = [name for name in self.loaded if self._fits(name)]
+        singles = [name for name in fitting_names if name in self.ids]
+        best = min(singles or fitting_names, key=lambda name: self.first_seconds[name], default="")
+        kept_names = sorted(fitting_names, key=lambda name: (name != best, self.first_seconds[name]))
         if self.search.objective == "latency":
             kept_names = [name for name in kept_names if name == best or self._is_close(name, best)]
         if self._is_large:
@@ -573,9 +580,11 @@ class _Placer:
         Only two of these networks are loaded at the same time. Single backends come before mixes, since a mix must be
         clearly faster than the best of them. `plans` has all plans by name.
         """
-        least = min((self.first_seconds[name] for name in self.first_seconds if self._fits(name)), default=0.0)
+        least_seconds = min((self.first_seconds[name] for name in self.first_seconds if self._fits(name)), default=0.0)
         near_names = [
-            name for name, seconds in self.first_seconds.items() if self._fits(name) and seconds <= _NEAR * least
+            name
+            for name, seconds in self.first_seconds.items()
+            if self._fits(name) and seconds <= _NEAR * least_seconds
         ]
         for name in sorted(
             near_names, key=lambda plan_name: (plan_name not in self.ids, self.first_seconds[plan_name])
@@ -606,10 +615,10 @@ class _Placer:
 
         If memory has a limit or is the objective, plans whose memory is not known do not fit.
         """
-        most, report = self.search.most_bytes, self.memory[name]
-        if most is None and self.search.objective != "memory":
+        most_bytes, report = self.search.most_bytes, self.memory[name]
+        if most_bytes is None and self.search.objective != "memory":
             return True
-        return not report.unknown and (most is None or report.peak <= most)
+        return not report.unknown and (most_bytes is None or report.peak <= most_bytes)
 
     def _nothing_runs(self) -> str:
         reasons = "; ".join(f"{backend}: {reason}" for backend, reason in self.failed.items())
@@ -642,14 +651,14 @@ class _Placer:
         seconds = {name: timing.median / 1e3 for name, timing in timings.items()}
         if self.search.objective == "memory":
             seconds = {name: plan_seconds for name, plan_seconds in self.first_seconds.items() if self._fits(name)}
-        most = math.inf if self.search.most_seconds is None else self.search.most_seconds
-        allowed = [name for name, plan_seconds in seconds.items() if plan_seconds <= most]
-        if not allowed:
+        most_seconds = math.inf if self.search.most_seconds is None else self.search.most_seconds
+        allowed_names = [name for name, plan_seconds in seconds.items() if plan_seconds <= most_seconds]
+        if not allowed_names:
             raise self._beyond(seconds)
-        name = self._best(allowed, seconds, timings)
+        name = self._best(allowed_names, seconds, timings)
         spread = {plan: spread_of(timing.turns) for plan, timing in timings.items() if len(timing.turns) > 1}
-        measured, units = self._measured(seconds), self._units(name, seconds[name])
-        return replace(plans[name], measured=measured, spread=spread, chosen=name, units=units)
+        measured_times, units = self._measured(seconds), self._units(name, seconds[name])
+        return replace(plans[name], measured=measured_times, spread=spread, chosen=name, units=units)
 
     def _units(self, name: str, seconds: float) -> dict[str, float]:
         """Return the milliseconds of each layer, compiled part and copy of the chosen plan, by name.
@@ -735,8 +744,8 @@ class _Placer:
         `seconds` has the time of each plan that is within the limit of memory.
         """
         peak_of_plan = {name: report.peak for name, report in self.memory.items() if not report.unknown}
-        unknown = sorted({backend for report in self.memory.values() for backend in report.unknown})
-        gaps = f"; the memory of parts on {', '.join(unknown)} is not known" if unknown else ""
+        unknown_backends = sorted({backend for report in self.memory.values() for backend in report.unknown})
+        gaps = f"; the memory of parts on {', '.join(unknown_backends)} is not known" if unknown_backends else ""
         beginning, most_bytes = f"no plan for {self.network.name!r} is within", self.search.most_bytes
         if not seconds and most_bytes is not None and peak_of_plan:
             least_plan = min(peak_of_plan, key=lambda name: peak_of_plan[name])
@@ -770,11 +779,11 @@ class _Placer:
             return min(names, key=lambda name: (self.memory[name].peak, seconds[name]))
         finalists = _with_most_turns({name: timings[name] for name in names if name in self.ids})
         mix = min((name for name in names if name not in self.ids), key=lambda name: seconds[name], default="")
-        alone = min(finalists, key=lambda name: seconds[name], default=mix)
-        noise = max(_GAIN, spread_of(timings[alone].turns))
-        if mix in ("", alone) or seconds[mix] >= seconds[alone] * (1 - noise):
-            return alone
-        return mix if self._is_faster(mix, alone) else alone
+        best_single = min(finalists, key=lambda name: seconds[name], default=mix)
+        noise = max(_GAIN, spread_of(timings[best_single].turns))
+        if mix in ("", best_single) or seconds[mix] >= seconds[best_single] * (1 - noise):
+            return best_single
+        return mix if self._is_faster(mix, best_single) else best_single
 
     def _is_faster(self, mix: str, alone: str) -> bool:
         """Return True if the plan `mix`, with several backends, beats the plan `alone` in nearly all of a few turns.
@@ -783,10 +792,12 @@ class _Placer:
         it.
         """
         calls = {"mix": self._call(self.loaded[mix]), "alone": self._call(self.loaded[alone])}
-        left = self._left()
-        if left < 2 * _DUEL * self._together() * (self.first_seconds[mix] + self.first_seconds[alone]):
+        seconds_left = self._left()
+        if seconds_left < 2 * _DUEL * self._together() * (self.first_seconds[mix] + self.first_seconds[alone]):
             return False
-        timings = take_turns(calls, _DUEL, min(_TURN, left / (3 * _DUEL)), failed=self._failed, rest=self._rest())
+        timings = take_turns(
+            calls, _DUEL, min(_TURN, seconds_left / (3 * _DUEL)), failed=self._failed, rest=self._rest()
+        )
         if len(timings) < len(calls):
             return False
         pairs = zip(timings["mix"].turns, timings["alone"].turns, strict=True)
@@ -799,8 +810,8 @@ def _with_most_turns(timings: Mapping[str, Timing]) -> dict[str, Timing]:
 
     The other candidates were measured at other times, and are not comparable with them.
     """
-    most = max((len(timing.turns) for timing in timings.values()), default=0)
-    return {name: timing for name, timing in timings.items() if len(timing.turns) == most}
+    most_turns = max((len(timing.turns) for timing in timings.values()), default=0)
+    return {name: timing for name, timing in timings.items() if len(timing.turns) == most_turns}
 
 
 def _spans(count: int) -> Iterator[tuple[int, int]]:

@@ -213,11 +213,11 @@ def _changes(old_facts: Mapping[str, Any], new_facts: Mapping[str, Any]) -> Iter
     The members of nested mappings are compared separately.
     """
     for name in dict.fromkeys((*old_facts, *new_facts)):
-        old, new = old_facts.get(name), new_facts.get(name)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            yield from (f"{name} of {text}" for text in _changes(old, new))
-        elif new != old:
-            yield f"{name} is {new} here, and was {old} where the plan was made"
+        old_fact, new_fact = old_facts.get(name), new_facts.get(name)
+        if isinstance(old_fact, Mapping) and isinstance(new_fact, Mapping):
+            yield from (f"{name} of {text}" for text in _changes(old_fact, new_fact))
+        elif new_fact != old_fact:
+            yield f"{name} is {new_fact} here, and was {old_fact} where the plan was made"
 
 
 def _problem(facts: Any) -> str | None:

@@ -44,11 +44,11 @@ def best_plans(
         keep: the largest number of plans to return.
     """
     candidates_up_to: list[dict[str, list[Candidate]]] = [{} for _ in range(count + 1)]
-    starting: dict[int, list[tuple[Part, float]]] = {}
+    parts_by_start: dict[int, list[tuple[Part, float]]] = {}
     for part, seconds in parts.items():
-        starting.setdefault(part[0], []).append((part, seconds))
+        parts_by_start.setdefault(part[0], []).append((part, seconds))
     for block in range(count):
-        for part, seconds in starting.get(block, ()):
+        for part, seconds in parts_by_start.get(block, ()):
             prefixes = (
                 [candidate for candidates in candidates_up_to[block].values() for candidate in candidates]
                 if block

@@ -95,10 +95,10 @@ def _check_elements(name: str, tensor: Any) -> None:
 
 def _check_apart(name: str, inputs: Mapping[str, Any]) -> None:
     """Raise `BindingError` if the input `name`, which the program changes, shares memory with another input."""
-    for other, array in inputs.items():
-        if other != name and _overlap(inputs[name], array):
+    for other_name, array in inputs.items():
+        if other_name != name and _overlap(inputs[name], array):
             raise BindingError(
-                f"the arguments {name!r} and {other!r} share memory, and the program changes {name!r} in place; "
+                f"the arguments {name!r} and {other_name!r} share memory, and the program changes {name!r} in place; "
                 "give a copy of one of them"
             )
 
@@ -117,14 +117,14 @@ _MOST_WORK: Final = 100_000
 """The number of steps after which NumPy stops searching for an element that two arrays share."""
 
 
-def _check_baked(exported: Any, leaf: Any) -> None:
-    if exported is leaf:
+def _check_baked(exported_leaf: Any, leaf: Any) -> None:
+    if exported_leaf is leaf:
         return
-    is_equal = type(exported) is type(leaf) and not isinstance(leaf, torch.Tensor) and exported == leaf
+    is_equal = type(exported_leaf) is type(leaf) and not isinstance(leaf, torch.Tensor) and exported_leaf == leaf
     if not is_equal:
-        shown = "a tensor" if isinstance(leaf, torch.Tensor | np.ndarray) else repr(leaf)
+        leaf_text = "a tensor" if isinstance(leaf, torch.Tensor | np.ndarray) else repr(leaf)
         raise BindingError(
-            f"{shown} was given for an argument that was exported as {exported!r}; export the module again"
+            f"{leaf_text} was given for an argument that was exported as {exported_leaf!r}; export the module again"
         )
 
 
@@ -180,9 +180,9 @@ def _by_name(
             raise BindingError(
                 f"the program has no argument {name!r}{did_you_mean(name, names)} (it has: {_listed(names)})"
             )
-    missing = [name for name in names if name not in arguments]
-    if missing:
-        raise BindingError(f"no value was given for {_listed(missing)}")
+    missing_names = [name for name in names if name not in arguments]
+    if missing_names:
+        raise BindingError(f"no value was given for {_listed(missing_names)}")
     return {name: arguments[name] for name in names}
 
 

@@ -247,8 +247,8 @@ def _result(output: Any, node: Any, placeholders: Sequence[Any]) -> _Result:
 def _strided(tensor: Any, example: Any) -> Any:
     """Return a tensor with the order of strides of `example`, as PyTorch has recorded for views of the result."""
     order = sorted(range(tensor.dim()), key=lambda axis: -int(example.stride(axis)))
-    copied = torch.empty_permuted(tuple(tensor.shape), order, dtype=tensor.dtype)
-    return copied.copy_(tensor)
+    copied_tensor = torch.empty_permuted(tuple(tensor.shape), order, dtype=tensor.dtype)
+    return copied_tensor.copy_(tensor)
 
 
 def _is_sized(tensor: Any) -> bool:

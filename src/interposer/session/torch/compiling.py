@@ -72,8 +72,8 @@ def _traced(graph: Any, example_inputs: Sequence[Any], options: CompileOptions) 
     from torch._dynamo.backends.common import aot_autograd  # noqa: PLC0415 - only needed to compile
     from torch.export.exported_program import _override_composite_implicit_decomp  # noqa: PLC0415
 
-    def compiled(lowered: Any, examples: Sequence[Any]) -> Any:
-        return _compiled(lowered, options)
+    def compiled(lowered_graph: Any, examples: Sequence[Any]) -> Any:
+        return _compiled(lowered_graph, options)
 
     composite, table = _decompositions()
     if _differentiates(graph):
@@ -146,13 +146,13 @@ def _reason_against(graph: Any, static: set[int]) -> tuple[str | None, Mapping[s
     `static` are the inputs that are constants.
     """
     placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
-    missing = missing_operators(graph, [node for index, node in enumerate(placeholders) if index in static])
-    if missing:
-        names = ", ".join(f"{count} x {name}" for name, count in sorted(missing.items()))
-        return f"operators are not supported: {names}", missing
-    random = sorted({str(node.target) for node in _calls(graph) if _is_random(node)})
-    if random:
-        return f"it draws random numbers with PyTorch's generator: {', '.join(random)}", {}
+    missing_names = missing_operators(graph, [node for index, node in enumerate(placeholders) if index in static])
+    if missing_names:
+        names = ", ".join(f"{count} x {name}" for name, count in sorted(missing_names.items()))
+        return f"operators are not supported: {names}", missing_names
+    random_names = sorted({str(node.target) for node in _calls(graph) if _is_random(node)})
+    if random_names:
+        return f"it draws random numbers with PyTorch's generator: {', '.join(random_names)}", {}
     return None, {}
 
 

@@ -211,7 +211,7 @@ def load_program(request: LoadRequest) -> ProgramModel:
     )  # fmt: skip
 
 
-def _argument_names(exported: Any) -> tuple[str, ...]:
+def _argument_names(exported_program: Any) -> tuple[str, ...]:
     """Return the names of the module's arguments that the export has recorded; empty if it has not."""
-    signature = exported.module_call_graph[0].signature if exported.module_call_graph else None
+    signature = exported_program.module_call_graph[0].signature if exported_program.module_call_graph else None
     return tuple(getattr(signature, "forward_arg_names", None) or ())

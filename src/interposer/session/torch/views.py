@@ -36,8 +36,8 @@ def with_bases(graph: Any) -> tuple[Any, list[View]]:
     nodes = flat(next(node for node in graph.graph.nodes if node.op == "output").args[0])
     paths = [_path(node) for node in nodes]
     counts = Counter(path[0] for path in paths if isinstance(path[0], torch.fx.Node))
-    shared = {base for base, count in counts.items() if count > 1 or base.op == "placeholder"}
-    bases = [path[0] if path[0] in shared else node for path, node in zip(paths, nodes, strict=True)]
+    shared_bases = {base for base, count in counts.items() if count > 1 or base.op == "placeholder"}
+    bases = [path[0] if path[0] in shared_bases else node for path, node in zip(paths, nodes, strict=True)]
     outputs: list[Any] = []
     views = list[View]()
     for path, node, base in zip(paths, nodes, bases, strict=True):

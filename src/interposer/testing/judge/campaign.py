@@ -188,10 +188,12 @@ class _Run:
         start, suspects = time.monotonic(), list[tuple[int, Verdict]]()
         crew = Crew(self.nursery, self.plan, self.jobs, self.inspection.seconds, self.idle)
         for judged in crew.judge(numbers):
-            complete = judged if judged.kind else replace(judged, kind=drawn(self.plan, judged.number).kind)
-            suspects += [(complete.number, verdict) for verdict in complete.verdicts if verdict.is_finding]
-            report.add(complete)
-            progress(complete)
+            complete_judged = judged if judged.kind else replace(judged, kind=drawn(self.plan, judged.number).kind)
+            suspects += [
+                (complete_judged.number, verdict) for verdict in complete_judged.verdicts if verdict.is_finding
+            ]
+            report.add(complete_judged)
+            progress(complete_judged)
         report.findings += self._findings(sorted(suspects, key=lambda suspect: suspect[0]))
         report.seconds = time.monotonic() - start
         return report
@@ -204,24 +206,24 @@ class _Run:
         thorough_indices = set(_varied(suspects)[: self.shrink])
         indices = range(len(suspects))
         if not self.nursery.is_shared:  # and so forks this process, which only the main thread should do
-            yield from (self._finding(*suspects[index], thorough=index in thorough_indices) for index in indices)
+            yield from (self._finding(*suspects[index], is_thorough=index in thorough_indices) for index in indices)
             return
         with ThreadPoolExecutor(self.jobs) as pool:
             yield from pool.map(
-                lambda index: self._finding(*suspects[index], thorough=index in thorough_indices), indices
+                lambda index: self._finding(*suspects[index], is_thorough=index in thorough_indices), indices
             )
 
-    def _finding(self, number: int, verdict: Verdict, *, thorough: bool) -> Finding:
+    def _finding(self, number: int, verdict: Verdict, *, is_thorough: bool) -> Finding:
         kind = self.plan.kind or KINDS[number % len(KINDS)]
         name = f"{kind}-{self.plan.seed}-{number}"
         if verdict.culprit == GENERATOR:
             return Finding(name, verdict)
-        if not thorough and (verdict.culprit or verdict.sort is Sort.HANG):
+        if not is_thorough and (verdict.culprit or verdict.sort is Sort.HANG):
             return Finding(name, verdict)
         subjects = list(subjects_of(self.plan, drawn(self.plan, number)))
         if verdict.culprit:
             subjects = [subject for subject in subjects if subject.conditions == verdict.conditions]
-        return inspect(self.nursery, self.inspection, subjects, verdict, thorough=thorough)
+        return inspect(self.nursery, self.inspection, subjects, verdict, thorough=is_thorough)
 
 
 def _varied(suspects: Sequence[tuple[int, Verdict]]) -> list[int]:

@@ -54,8 +54,8 @@ class Crew:
         return self.idle.pop() if self.idle else Worker(self.nursery, self.seconds)
 
     def _dismiss(self) -> None:
-        for busy in self._busy.values():
-            busy.worker.close()
+        for busy_worker in self._busy.values():
+            busy_worker.worker.close()
         self._busy.clear()
 
     def _begin(self, worker: Worker, numbers: range) -> None:
@@ -106,11 +106,14 @@ class Crew:
         connection; `lost` describes its end. A worker that is lost after its last result, by a thread of the backend,
         is reported for its last network.
         """
-        busy = self._busy.pop(descriptor)
-        busy.worker.close()
-        number, following = busy.numbers[min(busy.done, len(busy.numbers) - 1)], busy.numbers[busy.done + 1 :]
-        if following:
-            self._remaining_ranges.appendleft(following)
+        busy_worker = self._busy.pop(descriptor)
+        busy_worker.worker.close()
+        number, numbers_left = (
+            busy_worker.numbers[min(busy_worker.done, len(busy_worker.numbers) - 1)],
+            busy_worker.numbers[busy_worker.done + 1 :],
+        )
+        if numbers_left:
+            self._remaining_ranges.appendleft(numbers_left)
         if self._remaining_ranges:
             self._begin(self._hired(), self._remaining_ranges.popleft())
         verdict = Verdict(Outcome.FINDING, Conditions(), lost.sort, lost.text)

@@ -52,8 +52,8 @@ class Step:
             return replace(self, op=Constant(array, quantization), quantizations=(quantization,))
         info = self.declared[0]
         assert info is not None
-        declared = TensorInfo(array.shape, info.dtype, quantization, None, info.element)
-        return replace(self, feed=array, declared=(declared,), quantizations=(quantization,))
+        declared_info = TensorInfo(array.shape, info.dtype, quantization, None, info.element)
+        return replace(self, feed=array, declared=(declared_info,), quantizations=(quantization,))
 
     @property
     def computes(self) -> bool:
@@ -112,7 +112,7 @@ class Draft:
         for number in reversed(range(len(self.steps))):
             if number in needed:
                 needed |= {place.step for place in self.steps[number].inputs if place is not None}
-        numbers = {old: new for new, old in enumerate(sorted(needed))}
+        numbers = {old_number: new_number for new_number, old_number in enumerate(sorted(needed))}
         with_new_places = _moving(lambda place: Place(numbers[place.step], place.result))
         steps = tuple(with_new_places(step) for number, step in enumerate(self.steps) if number in needed)
         outputs = (Place(numbers[place.step], place.result) for place in self.outputs)
@@ -124,9 +124,9 @@ class Draft:
 
     def with_place(self, old: Place, new: Place) -> Draft:
         """Return the draft in which all steps and outputs that used the result `old` use the result `new`."""
-        redirected = _moving(lambda place: new if place == old else place)
+        redirect = _moving(lambda place: new if place == old else place)
         outputs = tuple(new if place == old else place for place in self.outputs)
-        return replace(self, steps=tuple(map(redirected, self.steps)), outputs=outputs)
+        return replace(self, steps=tuple(map(redirect, self.steps)), outputs=outputs)
 
     @property
     def weight(self) -> tuple[float, ...]:
@@ -136,13 +136,13 @@ class Draft:
         quantizations.
         """
         arrays = [step.array for step in self.steps if step.array is not None]
-        computing = [step for step in self.steps if step.computes]
+        computing_steps = [step for step in self.steps if step.computes]
         return (
-            len(computing),
+            len(computing_steps),
             len(self.outputs),
-            sum(place is not None for step in computing for place in step.inputs),
+            sum(place is not None for step in computing_steps for place in step.inputs),
             sum(array.size for array in arrays),
-            sum(len(step.op.changed_attributes()) for step in computing),
+            sum(len(step.op.changed_attributes()) for step in computing_steps),
             sum(map(_digits, arrays)),
             sum(
                 _oddness(quantization)
@@ -199,5 +199,5 @@ def _infos(step: Step, operands: Sequence[Value | None]) -> list[TensorInfo | No
     return [info if inferred is None else _declared(inferred, q) for inferred, q, info in results]
 
 
-def _declared(inferred: TensorInfo, quantization: Quantization | None) -> TensorInfo | None:
-    return None if quantization is None else inferred.with_quantization(quantization).with_constant(None)
+def _declared(inferred_info: TensorInfo, quantization: Quantization | None) -> TensorInfo | None:
+    return None if quantization is None else inferred_info.with_quantization(quantization).with_constant(None)

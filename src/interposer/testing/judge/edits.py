@@ -61,21 +61,21 @@ def later_start(draft: Draft, recorded: Recorded) -> Iterator[Candidate]:
             yield partial(_starting_after, draft, number, recorded)
 
 
-def _starting_after(draft: Draft, number: int, recorded: Recorded) -> Draft:
+def _starting_after(draft: Draft, number: int, recorded_values: Recorded) -> Draft:
     step = draft.steps[number]
     places = [Place(number, result) for result in range(len(step.quantizations))]
     used_places = [place for place in places if any(place in reader.inputs for reader in draft.steps)]
-    if any(recorded[place][0].element is not None for place in used_places):
+    if any(recorded_values[place][0].element is not None for place in used_places):
         raise InvalidArgumentError("a sequence cannot be an input of its own")
-    new_inputs, rewired = [], draft
+    new_inputs, rewired_draft = [], draft
     for place in used_places:
-        info, array = recorded[place]
+        info, array = recorded_values[place]
         name = f"{step.name}_{place.result}" if place.result else step.name
         new_inputs.append(
             Step(Input(), f"{name}_value", (), (info.quantization,), (info.with_shape(array.shape),), array)
         )
-        rewired = rewired.with_place(place, Place(-len(new_inputs)))
-    return _prepended(rewired, new_inputs).needed()
+        rewired_draft = rewired_draft.with_place(place, Place(-len(new_inputs)))
+    return _prepended(rewired_draft, new_inputs).needed()
 
 
 def _prepended(draft: Draft, steps: list[Step]) -> Draft:
@@ -204,10 +204,10 @@ def _cropped_quantization(axis: int, size: int, quantization: Quantization) -> Q
     return Quantization(quantization.scales[:size], quantization.zero_points[:size], axis)
 
 
-def _shorter(quantization: Quantization | None, old: int, new: int) -> Quantization | None:
-    if quantization is None or quantization.axis is None or len(quantization.scales) != old:
+def _shorter(quantization: Quantization | None, old_size: int, new_size: int) -> Quantization | None:
+    if quantization is None or quantization.axis is None or len(quantization.scales) != old_size:
         return quantization
-    return _cropped_quantization(quantization.axis, new, quantization)
+    return _cropped_quantization(quantization.axis, new_size, quantization)
 
 
 def _with_size(op: Op, old_size: int, new_size: int) -> Op:

@@ -115,15 +115,19 @@ def _as_built(solo: Solo, subject: Subject, verdict: Verdict) -> tuple[Subject, 
     if subject.conditions.route == AS_BUILT or verdict.sort is Sort.TRANSLATION:
         return subject, verdict
     try:
-        imported = through(Route(subject.conditions.route), subject.network)
+        imported_network = through(Route(subject.conditions.route), subject.network)
     except InterposerError:
         return subject, verdict
-    feeds = imported if isinstance(imported, str) else bound_again(subject.network, imported, subject.feeds)
-    if isinstance(imported, str) or isinstance(feeds, str):
+    feeds = (
+        imported_network
+        if isinstance(imported_network, str)
+        else bound_again(subject.network, imported_network, subject.feeds)
+    )
+    if isinstance(imported_network, str) or isinstance(feeds, str):
         return subject, verdict
     conditions = replace(subject.conditions, route=AS_BUILT)
     name = f"{subject.id}-{subject.conditions.route}"
-    direct_subject = replace(subject, network=imported, feeds=feeds, conditions=conditions, id=name)
+    direct_subject = replace(subject, network=imported_network, feeds=feeds, conditions=conditions, id=name)
     verdict_without_file = solo.judge(direct_subject)
     return (direct_subject, verdict_without_file) if verdict_without_file.alike(verdict) else (subject, verdict)
 

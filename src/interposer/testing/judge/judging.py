@@ -57,8 +57,8 @@ def culprit(verdict: Verdict, ids: Sequence[str], judged: Callable[[Sequence[str
         return INTERPOSER
     if len(ids) == 1:
         return ids[0]
-    alone = (backend_id for backend_id in ids if judged((backend_id,)).alike(verdict))
-    return next(alone, " and ".join(ids))
+    culprits = (backend_id for backend_id in ids if judged((backend_id,)).alike(verdict))
+    return next(culprits, " and ".join(ids))
 
 
 def judged_without_culprit(seat: Seat, subject: Subject, ids: Sequence[str]) -> Verdict:
@@ -67,23 +67,23 @@ def judged_without_culprit(seat: Seat, subject: Subject, ids: Sequence[str]) -> 
         return _as_built(seat, subject.network, subject.feeds, conditions, ids)
     route = Route(conditions.route)
     try:
-        imported = through(route, subject.network)
+        imported_network = through(route, subject.network)
     except InterposerError as error:
         text = f"what was written as {route.value} cannot be read: {error}"
         return Verdict(Outcome.FINDING, conditions, Sort.TRANSLATION, text, INTERPOSER)
-    if isinstance(imported, str):
-        return Verdict(Outcome.UNWRITABLE, conditions, text=imported)
-    feeds = bound_again(subject.network, imported, subject.feeds)
+    if isinstance(imported_network, str):
+        return Verdict(Outcome.UNWRITABLE, conditions, text=imported_network)
+    feeds = bound_again(subject.network, imported_network, subject.feeds)
     if isinstance(feeds, str):
         return Verdict(Outcome.UNWRITABLE, conditions, text=feeds)
     is_exact = route.is_exact(subject.network)
-    problem = _translation_problem(seat, subject, imported, feeds) if is_exact else ""
+    problem = _translation_problem(seat, subject, imported_network, feeds) if is_exact else ""
     if problem:
         return Verdict(Outcome.FINDING, conditions, Sort.TRANSLATION, problem, INTERPOSER)
-    return _as_built(seat, imported, feeds, conditions, ids)
+    return _as_built(seat, imported_network, feeds, conditions, ids)
 
 
-def _translation_problem(seat: Seat, subject: Subject, imported: Network, feeds: Feeds) -> str:
+def _translation_problem(seat: Seat, subject: Subject, imported_network: Network, feeds: Feeds) -> str:
     """Return how a network that was written as a model and imported again differs from the original.
 
     Empty if it does not. The reference kernels run both. `feeds` are the inputs of the imported network by binding id.
@@ -93,12 +93,12 @@ def _translation_problem(seat: Seat, subject: Subject, imported: Network, feeds:
     except InterposerError:
         return ""
     try:
-        imported_values = seat.reference_values(imported, feeds)
+        imported_values = seat.reference_values(imported_network, feeds)
     except InterposerError as error:
         return f"the reference cannot run what was read back: {error}"
     comparison = Comparison(subject.network.graph, subject.feeds, original_values, seat.tolerances)
     outputs = [binding_id(layer) for layer in subject.network.graph.outputs]
-    arrays = [imported_values[layer.values[0]] for layer in imported.graph.outputs]
+    arrays = [imported_values[layer.values[0]] for layer in imported_network.graph.outputs]
     return comparison.problems(dict(zip(outputs, arrays, strict=True)))
 
 
@@ -108,21 +108,21 @@ def _as_built(seat: Seat, network: Network, feeds: Feeds, conditions: Conditions
     except InterposerError:
         reference_values = None
     try:
-        ran = seat.run(network, feeds, conditions, ids, always=not ids)
+        run_result = seat.run(network, feeds, conditions, ids, always=not ids)
     except MemoryError as error:
         return Verdict(Outcome.FINDING, conditions, Sort.MEMORY, f"out of memory: {error}")
     except Exception as error:
         return _failed(conditions, error, reference_values)
-    if not ran.taken and ids:
+    if not run_result.taken and ids:
         return Verdict(Outcome.LEFT, conditions)
-    if ran.overwritten:
-        text = f"it writes to the arrays of its {ran.overwritten}"
+    if run_result.overwritten:
+        text = f"it writes to the arrays of its {run_result.overwritten}"
         return Verdict(Outcome.FINDING, conditions, Sort.INPUTS, text)
-    if ran.values:
-        return Verdict(Outcome.FINDING, conditions, Sort.VALUES, ran.values)
+    if run_result.values:
+        return Verdict(Outcome.FINDING, conditions, Sort.VALUES, run_result.values)
     if reference_values is None:
         return Verdict(Outcome.UNJUDGED, conditions)
-    return _compared(seat, network, feeds, conditions, ids, reference_values, ran)
+    return _compared(seat, network, feeds, conditions, ids, reference_values, run_result)
 
 
 def _failed(conditions: Conditions, error: Exception, reference_values: ValueArrays | None) -> Verdict:
@@ -207,18 +207,18 @@ class Comparison:
 
         If all layers that a result depends on are exact, the result must be exact too.
         """
-        inexact, exact = inexact_values(self.graph, self.tolerances), self.tolerances.exact(bits=False)
+        inexact, exact_tolerances = inexact_values(self.graph, self.tolerances), self.tolerances.exact(bits=False)
         for layer in self.graph.outputs:
             value = layer.values[0]
-            tolerances = self.tolerances if value in inexact else exact
+            tolerances = self.tolerances if value in inexact else exact_tolerances
             if not tolerances.is_near(feeds[binding_id(layer)], self.reference_values[value], value.known):
                 return False
         return True
 
     def is_gross(self, feeds: Feeds) -> bool:
         """Return True if the outputs `feeds` are wrong even if every quantized result may be one step off."""
-        wider = Tolerances(self.tolerances.floats, max(1, self.tolerances.steps))
-        return bool(Comparison(self.graph, self.feeds, self.reference_values, wider).problems(feeds))
+        wider_tolerances = Tolerances(self.tolerances.floats, max(1, self.tolerances.steps))
+        return bool(Comparison(self.graph, self.feeds, self.reference_values, wider_tolerances).problems(feeds))
 
     def spread(self, value: Value) -> Spread:
         """Return the allowed range of a value, which is estimated on first use."""
@@ -275,13 +275,13 @@ def _layer_problem(seat: Seat, network: Network, feeds: Feeds, conditions: Condi
     """
     with_outputs, output_numbers = with_all_outputs(network)
     try:
-        ran = seat.run(with_outputs, feeds, replace(conditions, integers=False), ids)
+        run_result = seat.run(with_outputs, feeds, replace(conditions, integers=False), ids)
     except InterposerError:
         return ""
-    if not ran.taken:
+    if not run_result.taken:
         return ""
     for layer in computing_layers(with_outputs.graph):
-        error = _own_problem(seat, with_outputs.graph, layer.name, ran.outputs, output_numbers)
+        error = _own_problem(seat, with_outputs.graph, layer.name, run_result.outputs, output_numbers)
         if error:
             return f"layer {layer}, on the operands that it was given: {error}"
     return ""

@@ -107,6 +107,6 @@ def _of_valid_call(run: Callable[[Feeds], list[Any]], feeds: Feeds, expected: li
     except Exception as error:
         yield f"a valid call gave {type(error).__name__}: {error}"
         return
-    for number, (output, right) in enumerate(zip(outputs, expected, strict=True)):
-        if not same(output, right):
+    for number, (output, expected_output) in enumerate(zip(outputs, expected, strict=True)):
+        if not same(output, expected_output):
             yield f"output {number} of a valid call changed"

@@ -27,8 +27,8 @@ REFERENCE: Final = "CpuRef"
 def installed_engines(without: Collection[str] = ()) -> tuple[str, ...]:
     """Return the ids of the installed engines (backends that run only if a caller names them) except `without`."""
     registry = default_runtime().registry
-    available = (name for name in registry.available() if registry.get(name).capabilities.has("OnlyByName"))
-    return tuple(name for name in available if name not in without)
+    available_names = (name for name in registry.available() if registry.get(name).capabilities.has("OnlyByName"))
+    return tuple(name for name in available_names if name not in without)
 
 
 def opinions(
@@ -74,7 +74,7 @@ class _Opinion:
 
 def _sentences(backend: str, opinions: Mapping[str, _Opinion]) -> Iterator[str]:
     with_result = {name: opinion for name, opinion in opinions.items() if opinion.total}
-    for side, other_side, agreeing in (
+    for side, other_side, num_agreeing in (
         (
             REFERENCE,
             backend,
@@ -82,8 +82,8 @@ def _sentences(backend: str, opinions: Mapping[str, _Opinion]) -> Iterator[str]:
         ),
         (backend, REFERENCE, [name for name, opinion in with_result.items() if opinion.with_backend == opinion.total]),
     ):
-        if agreeing:
-            names = [f"{name}{with_result[name].part}" for name in agreeing]
+        if num_agreeing:
+            names = [f"{name}{with_result[name].part}" for name in num_agreeing]
             yield f"{_listed([side, *names])} agree; {other_side} differs."
     for name, opinion in with_result.items():
         if opinion.total not in (opinion.with_reference, opinion.with_backend):
@@ -143,8 +143,8 @@ def _nearer(array: Array, reference: Array, backend: Array) -> tuple[int, int, i
     is_compared = difference > 1e-3 * difference.max(initial=0.0)  # rounding errors beside the differences say nothing
     to_reference, to_backend = _distance(array, reference), _distance(array, backend)
     return tuple(
-        int(np.count_nonzero(nearer & is_compared))
-        for nearer in (to_reference < to_backend, to_backend < to_reference, is_compared)
+        int(np.count_nonzero(is_nearer & is_compared))
+        for is_nearer in (to_reference < to_backend, to_backend < to_reference, is_compared)
     )  # type: ignore[return-value]
 
 

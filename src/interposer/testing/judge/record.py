@@ -136,22 +136,22 @@ def _script(
     steps: int,
     environment: Mapping[str, str],
 ) -> str:
-    importable = [name for name in named if name is not None]
-    importable_names = [name.name for name in importable]
+    importable_backends = [name for name in named if name is not None]
+    importable_names = [name.name for name in importable_backends]
     plain_feeds = {key: array_to_plain(array) for key, array in subject.feeds.items()}
     return _SCRIPT.format(
         title=f"{subject.id}: {text.partition(chr(10))[0]}".replace("\\", "/").replace('"""', "'''"),
         text=text.replace("\\", "/").replace('"""', "'''"),
-        preparation=_preparation(importable, environment),
+        preparation=_preparation(importable_backends, environment),
         network=print_graph(subject.network.graph),
         inputs=json.dumps(plain_feeds, indent=4),
-        backend=_backend_argument(importable_names, complete=len(importable_names) == len(named)),
+        backend=_backend_argument(importable_names, is_complete=len(importable_names) == len(named)),
         arguments=_arguments(subject.conditions, options, steps),
     )
 
 
-def _backend_argument(names: Sequence[str], *, complete: bool) -> str:
-    if not complete:
+def _backend_argument(names: Sequence[str], *, is_complete: bool) -> str:
+    if not is_complete:
         return "None"  # which `replay` answers with what to do
     return json.dumps(names[0] if len(names) == 1 else list(names))
 

@@ -83,10 +83,12 @@ def _in_float64(layer: Layer, values: Mapping[Value, Array]) -> list[Array]:
     outputs = []
     for value, info in zip(layer.outputs, layer.op.infer_infos(*infos), strict=True):
         assert info is not None
-        declared = value.known
-        if info.dtype is not declared.dtype and not (declared.dtype.is_float and info.dtype is DataType.FLOAT64):
+        declared_info = value.known
+        if info.dtype is not declared_info.dtype and not (
+            declared_info.dtype.is_float and info.dtype is DataType.FLOAT64
+        ):
             raise TypeError(info.dtype)
-        outputs.append(TensorInfo(info.shape, info.dtype, declared.quantization, None, info.element))
+        outputs.append(TensorInfo(info.shape, info.dtype, declared_info.quantization, None, info.element))
     return evaluate(layer.op, arrays, infos, outputs)
 
 

@@ -55,12 +55,12 @@ def through(route: Route, network: Network) -> Network | str:
     except (UnwritableError, MissingDependencyError) as error:
         return str(error)
     try:
-        imported = tflite_frontend.load(model) if route is Route.TFLITE else onnx_frontend.load(model)
+        imported_network = tflite_frontend.load(model) if route is Route.TFLITE else onnx_frontend.load(model)
     except UnboundInputError as error:
         return f"the model becomes a network only when values of inputs are known: {error}"
-    if len(imported.graph.outputs) != len(network.graph.outputs):
+    if len(imported_network.graph.outputs) != len(network.graph.outputs):
         return "outputs are lost"
-    return imported
+    return imported_network
 
 
 def _written(route: Route, network: Network) -> bytes:
@@ -80,8 +80,8 @@ def bound_again(network: Network, imported: Network, feeds: Mapping[int, Array])
     if len(inputs_of_both) != len(network.graph.inputs) or len(inputs_of_both) != len(imported.graph.inputs):
         return "inputs are lost"
     feeds_by_id = {}
-    for old, new in inputs_of_both:
-        if old.output.known.dtype is not new.output.known.dtype:
-            return f"an input of type {old.output.known.dtype} becomes {new.output.known.dtype}"
-        feeds_by_id[new.op.binding_id] = feeds[old.op.binding_id]  # type: ignore[attr-defined]
+    for old_input, new_input in inputs_of_both:
+        if old_input.output.known.dtype is not new_input.output.known.dtype:
+            return f"an input of type {old_input.output.known.dtype} becomes {new_input.output.known.dtype}"
+        feeds_by_id[new_input.op.binding_id] = feeds[old_input.op.binding_id]  # type: ignore[attr-defined]
     return feeds_by_id

@@ -97,8 +97,8 @@ class Seat:
     def _device(self, held_back: Collection[str]) -> DeviceSpec:
         registry = BackendRegistry()
         for backend in self.backends:
-            tried = Watched(backend, Census(), held_back) if held_back else backend
-            registry.register(backend.id, _always(tried))
+            tried_backend = Watched(backend, Census(), held_back) if held_back else backend
+            registry.register(backend.id, _always(tried_backend))
         if self._reference.id not in registry:
             registry.register(self._reference.id, _always(self._reference))
         return DeviceSpec(registry)
@@ -157,40 +157,40 @@ class Seat:
         if not (num_taken or always):
             return Ran({}, 0)
         constants = [(array, array.copy()) for array in _constants(network)]
-        loaded = Loaded(self.runtime, optimized)
+        loaded_network = Loaded(self.runtime, optimized)
         try:
-            ran = self._run(loaded, network, feeds, num_taken)
+            run_result = self._run(loaded_network, network, feeds, num_taken)
         finally:
-            loaded.unload()
-        return ran if all(same(*pair) for pair in constants) else replace(ran, overwritten="constants")
+            loaded_network.unload()
+        return run_result if all(same(*pair) for pair in constants) else replace(run_result, overwritten="constants")
 
-    def _run(self, loaded: Loaded, network: Network, feeds: Outputs, num_taken: int) -> Ran:
+    def _run(self, loaded_network: Loaded, network: Network, feeds: Outputs, num_taken: int) -> Ran:
         inputs = {key: array.copy() for key, array in feeds.items()}  # which a backend may spoil
-        self._run_on_others(loaded, feeds)
-        values = self._run_on_bad_values(loaded, network, feeds)
-        outputs, second_outputs = loaded.run(inputs), loaded.run(inputs)
-        stable = not self.is_deterministic or all(same(second_outputs[key], array) for key, array in outputs.items())
+        self._run_on_others(loaded_network, feeds)
+        values = self._run_on_bad_values(loaded_network, network, feeds)
+        outputs, second_outputs = loaded_network.run(inputs), loaded_network.run(inputs)
+        is_stable = not self.is_deterministic or all(same(second_outputs[key], array) for key, array in outputs.items())
         are_intact = all(same(feeds[key], array) for key, array in inputs.items())
-        return Ran(outputs, num_taken, stable, "" if are_intact else "inputs", values)
+        return Ran(outputs, num_taken, is_stable, "" if are_intact else "inputs", values)
 
-    def _run_on_others(self, loaded: Loaded, feeds: Outputs) -> None:
+    def _run_on_others(self, loaded_network: Loaded, feeds: Outputs) -> None:
         """Run the network once on the elements of `feeds` in another order, so that its memory is no longer fresh.
 
         An error is ignored, as the operators may not accept these values.
         """
         try:
-            loaded.run({key: np.roll(array, 1) for key, array in feeds.items()})
+            loaded_network.run({key: np.roll(array, 1) for key, array in feeds.items()})
         except InterposerError:
             return
 
-    def _run_on_bad_values(self, loaded: Loaded, network: Network, feeds: Outputs) -> str:
+    def _run_on_bad_values(self, loaded_network: Loaded, network: Network, feeds: Outputs) -> str:
         """Run the network on a few inputs with invalid values; return what is wrong with the errors, or ""."""
         names = decisive_inputs(network.graph)
         changed_feeds = list(with_bad_values(feeds, names, np.random.default_rng(0)))
-        for changed in changed_feeds[:: max(1, len(changed_feeds) // BAD_RUNS)][:BAD_RUNS]:
-            is_refused = _is_refused(network, changed)
+        for bad_feeds in changed_feeds[:: max(1, len(changed_feeds) // BAD_RUNS)][:BAD_RUNS]:
+            is_refused = _is_refused(network, bad_feeds)
             try:
-                loaded.run(changed)
+                loaded_network.run(bad_feeds)
             except (InvalidValueError, LimitExceededError) as error:
                 if not is_refused:
                     return f"values are refused that the reference accepts: {error}"

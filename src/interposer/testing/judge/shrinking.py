@@ -63,8 +63,8 @@ class _Search:
         for _ in range(_ROUNDS):
             before_round = draft
             for edit in EDITS:
-                while (simpler := self._better(draft, edit)) is not None:
-                    draft = simpler
+                while (simpler_draft := self._better(draft, edit)) is not None:
+                    draft = simpler_draft
             if draft is before_round or self.is_over:
                 return
 
@@ -77,14 +77,14 @@ class _Search:
             if self.is_over:
                 return None
             try:
-                simpler = candidate()
-                if simpler.weight >= draft.weight:
+                simpler_draft = candidate()
+                if simpler_draft.weight >= draft.weight:
                     continue
-                network, feeds = simpler.built()
+                network, feeds = simpler_draft.built()
             except (InterposerError, ValueError, IndexError, TypeError):
                 continue
             if self._accepts(replace(self.subject, network=network, feeds=feeds)):
-                return simpler
+                return simpler_draft
         return None
 
     def _accepts(self, subject: Subject) -> bool:

@@ -249,12 +249,12 @@ class Spread:
         if self.info.element is None:
             return np.asarray(~np.logical_or.reduce([array == evaluated for evaluated in evaluations]))
         for index, element in enumerate(array):
-            expected, *others = [evaluated[index] for evaluated in evaluations]
-            wrong = Spread(self.info.element, expected, tuple(others), self.tolerances).wrong(element)
-            if isinstance(wrong, str):
-                return f"element {index}: {wrong}"
-            if wrong.any():
-                return f"element {index}: {np.count_nonzero(wrong)} of {wrong.size} numbers differ"
+            expected, *other_elements = [evaluated[index] for evaluated in evaluations]
+            is_wrong = Spread(self.info.element, expected, tuple(other_elements), self.tolerances).wrong(element)
+            if isinstance(is_wrong, str):
+                return f"element {index}: {is_wrong}"
+            if is_wrong.any():
+                return f"element {index}: {np.count_nonzero(is_wrong)} of {is_wrong.size} numbers differ"
         return np.zeros(array.shape, bool)
 
     def _wrong_integers(self, array: Array, evaluations: Sequence[Array]) -> Array:
@@ -262,13 +262,17 @@ class Spread:
         return np.asarray((array < low) | (array > high))
 
     def _wrong_floats(self, array: Array, evaluations: Sequence[Array]) -> Array:
-        numbers = [each.astype(np.float64) for each in evaluations]
-        numbers += [narrowed(each, self.info).astype(np.float64) for each in evaluations if each.dtype != array.dtype]
-        low, high = np.fmin.reduce(numbers), np.fmax.reduce(numbers)
+        float_evaluations = [evaluation.astype(np.float64) for evaluation in evaluations]
+        float_evaluations += [
+            narrowed(evaluation, self.info).astype(np.float64)
+            for evaluation in evaluations
+            if evaluation.dtype != array.dtype
+        ]
+        low, high = np.fmin.reduce(float_evaluations), np.fmax.reduce(float_evaluations)
         actual, error = array.astype(np.float64), 0.0 if self.is_exact else rounding_error(self.info.dtype)
         in_range = (actual >= low - _part(low, error)) & (actual <= high + _part(high, error))
         return np.asarray(
-            ~(in_range | (np.isnan(actual) & np.logical_or.reduce([np.isnan(number) for number in numbers])))
+            ~(in_range | (np.isnan(actual) & np.logical_or.reduce([np.isnan(floats) for floats in float_evaluations])))
         )
 
 
@@ -317,11 +321,11 @@ def spreads(
 
 def _spread(value: Value, reference_values: ValueArrays, runs: Sequence[_Run], tolerances: Tolerances) -> Spread:
     perturbed = (run.values[value] for run in runs if value in run.values)
-    differing = tuple(array for array in perturbed if array is not reference_values[value])
+    differing_arrays = tuple(array for array in perturbed if array is not reference_values[value])
     return Spread(
         value.known,
         reference_values[value],
-        differing + _around_unrounded(value, reference_values, runs, tolerances),
+        differing_arrays + _around_unrounded(value, reference_values, runs, tolerances),
         tolerances,
     )
 
@@ -349,8 +353,8 @@ def _around_unrounded(
         ):
             numbers = array.astype(np.float64)
             with np.errstate(all="ignore"):
-                allowed = _allowed(numbers, info.dtype, tolerances)
-            bounds += [numbers - allowed, numbers + allowed]
+                allowed_differences = _allowed(numbers, info.dtype, tolerances)
+            bounds += [numbers - allowed_differences, numbers + allowed_differences]
     return tuple(bounds)
 
 
@@ -378,10 +382,10 @@ class _Run:
             info, array = layer.output.known, self.values[layer.output]
             if _is_of_floats(info):
                 numbers = array.astype(np.float64)
-                allowed = np.nan_to_num(np.abs(numbers) * rounding_error(info.dtype), posinf=0.0) + _underflow(
-                    info.dtype
-                )
-                self.values[layer.output] = self._noisy(numbers if self.mode.wide else array, info, allowed)
+                allowed_differences = np.nan_to_num(
+                    np.abs(numbers) * rounding_error(info.dtype), posinf=0.0
+                ) + _underflow(info.dtype)
+                self.values[layer.output] = self._noisy(numbers if self.mode.wide else array, info, allowed_differences)
 
     def compute(self, layer: Layer, unsure: Array | None) -> None:
         """Compute a layer on the perturbed values, perturb its results, and store them in `values`.
@@ -460,29 +464,29 @@ class _Run:
         """
         if unsure.shape != array.shape:
             return array
-        equal = self.stream.bits(array.shape) if self.mode.equal is None else np.full(array.shape, self.mode.equal)
+        is_equal = self.stream.bits(array.shape) if self.mode.equal is None else np.full(array.shape, self.mode.equal)
         if isinstance(layer.op, LshProjection):
-            return _hashed(layer.op, int(self.reference[layer.values[0]].shape[1]), array, equal)
+            return _hashed(layer.op, int(self.reference[layer.values[0]].shape[1]), array, is_equal)
         if isinstance(layer.op, Comparison):
-            return np.where(unsure, equal, array)
+            return np.where(unsure, is_equal, array)
         a, b = (widened(self.values[value], value.known) for value in layer.values)
         with np.errstate(all="ignore"):
-            return np.where(unsure, _divided(layer, a, b, equal), array).astype(array.dtype)
+            return np.where(unsure, _divided(layer, a, b, is_equal), array).astype(array.dtype)
 
     def _perturbed(self, info: TensorInfo, array: Array) -> Array:
         if info.element is not None or info.dtype is DataType.STRING:
             return array
         if info.dtype.is_float:
             with np.errstate(all="ignore"):
-                allowed = _allowed(array.astype(np.float64), info.dtype, self.tolerances)
-            return self._noisy(array, info, allowed)
+                allowed_differences = _allowed(array.astype(np.float64), info.dtype, self.tolerances)
+            return self._noisy(array, info, allowed_differences)
         if info.is_quantized and self.tolerances.steps:
             return self._off_by_steps(array, info)
         return array
 
-    def _noisy(self, array: Array, info: TensorInfo, allowed: Array) -> Array:
+    def _noisy(self, array: Array, info: TensorInfo, allowed_differences: Array) -> Array:
         with np.errstate(all="ignore"):
-            noisy = self.mode.noise(array.astype(np.float64), allowed, self.stream)
+            noisy = self.mode.noise(array.astype(np.float64), allowed_differences, self.stream)
             return np.where(np.isfinite(array.astype(np.float64)), noisy, array).astype(array.dtype)
 
     def _off_by_steps(self, array: Array, info: TensorInfo) -> Array:
@@ -501,17 +505,17 @@ def _divides(layer: Layer) -> bool:
     return isinstance(layer.op, ElementwiseBinary) and layer.op.operation in _DIVISIONS
 
 
-def _divided(layer: Layer, a: Array, b: Array, exact: Array) -> Array:
+def _divided(layer: Layer, a: Array, b: Array, is_exact: Array) -> Array:
     """Return the integer quotients or remainders of `a` and `b`, whose quotients are nearly integers.
 
-    Where `exact` is True, `a` is taken for a multiple of `b`, otherwise for slightly less than a multiple.
+    Where `is_exact` is True, `a` is taken for a multiple of `b`, otherwise for slightly less than a multiple.
     """
     match getattr(layer.op, "operation", None):
         case BinaryOperation.FLOOR_DIV:
-            return np.asarray(np.round(a / b) - ~exact)
+            return np.asarray(np.round(a / b) - ~is_exact)
         case BinaryOperation.FMOD:
-            return np.where(exact, 0.0, np.copysign(b, a))
-    return np.where(exact, 0.0, b)
+            return np.where(is_exact, 0.0, np.copysign(b, a))
+    return np.where(is_exact, 0.0, b)
 
 
 def _hashed(op: LshProjection, bits: int, array: Array, ones: Array) -> Array:
@@ -548,12 +552,12 @@ def _unsure(layer: Layer, reference_values: ValueArrays, runs: Sequence[_Run]) -
         numbers = [widened(array, value.known) for array in (reference_values[value], *perturbed)]
         ranges.append((np.fmin.reduce(numbers), np.fmax.reduce(numbers)))
     (low, high), (other_low, other_high) = ranges
-    inexact = (low != high) | (other_low != other_high)
+    is_inexact = (low != high) | (other_low != other_high)
     if isinstance(layer.op, Comparison):
-        return np.asarray(inexact & (low <= other_high) & (other_low <= high))
+        return np.asarray(is_inexact & (low <= other_high) & (other_low <= high))
     with np.errstate(all="ignore"):
         corners = np.broadcast_arrays(low / other_low, low / other_high, high / other_low, high / other_high)
-        return np.asarray(inexact & (np.ceil(np.min(corners, axis=0)) <= np.floor(np.max(corners, axis=0))))
+        return np.asarray(is_inexact & (np.ceil(np.min(corners, axis=0)) <= np.floor(np.max(corners, axis=0))))
 
 
 def _allowed(values: Array, dtype: DataType, tolerances: Tolerances) -> Array:

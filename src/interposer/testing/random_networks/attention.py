@@ -128,11 +128,11 @@ def _mask(growth: Growth, shape: tuple[int, ...], dtype: DataType) -> Value:
     mask_shape = (*sizes, shape[3])[draw.integer(0, 3) :]
     if draw.chance(1, 2):
         return growth.weights(mask_shape, 2.0, dtype)
-    visible: Array = draw.integers(mask_shape, 0, 3) > 0
-    visible[..., 0] = True
+    is_visible: Array = draw.integers(mask_shape, 0, 3) > 0
+    is_visible[..., 0] = True
     if draw.chance(1, 3):
-        return growth.fed(visible, TensorInfo(mask_shape, DataType.BOOL))
-    return growth.constant(visible)
+        return growth.fed(is_visible, TensorInfo(mask_shape, DataType.BOOL))
+    return growth.constant(is_visible)
 
 
 @grower(4, Softmax, BatchMatMul, FullyConnected, Transpose, Reshape, Multiplication, kinds=_FLOAT)

@@ -228,8 +228,8 @@ def _convolution_of_a_sequence(growth: Growth, value: Value) -> None:
     batch, first, second = x.known.shape
     image_shape = (batch, 1, first, second) if growth.layout.channels_last else (batch, first, 1, second)
     x = growth.add(Reshape(image_shape), x)
-    drawn = convolution_filter(growth, x, growth.layout, Window(1, 1, 1, 0, 0))
-    convolved = finished(growth, x, drawn)
+    drawn_filter = convolution_filter(growth, x, growth.layout, Window(1, 1, 1, 0, 0))
+    convolved = finished(growth, x, drawn_filter)
     sizes = list(convolved.known.shape)
     del sizes[1 if growth.layout.channels_last else 2]
     growth.add(Reshape(tuple(sizes)), convolved)
@@ -237,8 +237,8 @@ def _convolution_of_a_sequence(growth: Growth, value: Value) -> None:
 
 @grower(4, Convolution3d, kinds=_FLOAT)
 def _convolution_of_a_volume(growth: Growth, value: Value) -> None:
-    drawn, x = volume_filter(growth, image(growth, value, 5))
-    _finished_volume(growth, x, drawn)
+    drawn_filter, x = volume_filter(growth, image(growth, value, 5))
+    _finished_volume(growth, x, drawn_filter)
 
 
 def volume_filter(growth: Growth, x: Value) -> tuple[Filter, Value]:
@@ -265,9 +265,9 @@ def volume_filter(growth: Growth, x: Value) -> tuple[Filter, Value]:
     ), x
 
 
-def _finished_volume(growth: Growth, x: Value, drawn: Filter) -> None:
-    reach, dtype = 3.0 / (growth.reach(x) * math.sqrt(drawn.terms)), x.known.dtype
-    bias = growth.weights((drawn.channels,), 1.0, dtype) if growth.draw.chance(1, 2) else None
-    convolved = growth.add(drawn.op, x, growth.weights(drawn.weights, reach, dtype), bias, reach=2.0)
+def _finished_volume(growth: Growth, x: Value, drawn_filter: Filter) -> None:
+    reach, dtype = 3.0 / (growth.reach(x) * math.sqrt(drawn_filter.terms)), x.known.dtype
+    bias = growth.weights((drawn_filter.channels,), 1.0, dtype) if growth.draw.chance(1, 2) else None
+    convolved = growth.add(drawn_filter.op, x, growth.weights(drawn_filter.weights, reach, dtype), bias, reach=2.0)
     if growth.draw.chance(1, 3):
         activated(growth, convolved)

@@ -112,8 +112,8 @@ def _function(growth: Growth, value: Value) -> None:
         _of_positive(growth, x, operation)
     elif operations is _WITHIN_ONE_ONLY or operations is _SMALL_ONLY:
         bound = 0.96875 if operations is _WITHIN_ONE_ONLY else 1.25
-        within = growth.add(Activation(_F.BOUNDED_RELU, bound, -bound), x, reach=bound)
-        growth.add(ElementwiseUnary(operation), within, reach=3.5)
+        bounded_x = growth.add(Activation(_F.BOUNDED_RELU, bound, -bound), x, reach=bound)
+        growth.add(ElementwiseUnary(operation), bounded_x, reach=3.5)
     elif operation is _U.FLOOR and draw.chance(1, 2):
         growth.add(Floor(), x)
     else:
@@ -194,8 +194,8 @@ def partner(growth: Growth, value: Value) -> Value:
     return growth.weights(shape, reach, info.dtype)
 
 
-def _broadcast(growth: Growth, value: Value, other: Value) -> bool:
-    shape = broadcast_shapes(value.known.shape, other.known.shape)
+def _broadcast(growth: Growth, value: Value, other_value: Value) -> bool:
+    shape = broadcast_shapes(value.known.shape, other_value.known.shape)
     return shape is not None and growth.fits(shape)
 
 

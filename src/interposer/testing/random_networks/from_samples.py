@@ -89,8 +89,8 @@ def _samples(name: str, quantized: bool) -> _Tickets:
     """
     candidates = [sample for sample in samples_of(op_class(name)) if _is_usable(sample)]
     candidates = [candidate for candidate in candidates if _places(candidate)] or candidates
-    matching = [candidate for candidate in candidates if _is_quantized(candidate) is quantized] or candidates
-    return _Tickets(matching, _checksums([candidate.id for candidate in matching]))
+    matching_candidates = [candidate for candidate in candidates if _is_quantized(candidate) is quantized] or candidates
+    return _Tickets(matching_candidates, _checksums([candidate.id for candidate in matching_candidates]))
 
 
 def _is_usable(sample: Sample) -> bool:
@@ -166,9 +166,9 @@ def _another(growth: Growth, operand: Given, takes_values: bool) -> Value:
     """
     draw = growth.draw
     if takes_values and not operand.constant and draw.chance(1, 2):
-        existing = growth.another(lambda value: value.known == operand.info)
-        if existing is not None:
-            return _bounded(growth, existing, operand)
+        existing_value = growth.another(lambda value: value.known == operand.info)
+        if existing_value is not None:
+            return _bounded(growth, existing_value, operand)
     array = _array(growth, operand)
     if operand.constant or draw.chance(3 if operand.info.dtype.is_integer else 1, 4):
         return growth.constant(array, operand.info.quantization)

@@ -110,8 +110,8 @@ def _product_from_the_left(growth: Growth, x: Value, target: float) -> Value:
         raise Skipped
     depth = x.known.shape[-2]
     rows = columns(growth, x.known.num_elements // max(1, depth), depth)
-    left = growth.weights((rows, depth), 1.5 * target / (growth.reach(x) * math.sqrt(depth)), x.known.dtype)
-    return growth.add(BatchMatMul(), left, x, reach=target)
+    left_matrix = growth.weights((rows, depth), 1.5 * target / (growth.reach(x) * math.sqrt(depth)), x.known.dtype)
+    return growth.add(BatchMatMul(), left_matrix, x, reach=target)
 
 
 def _product_of_values(growth: Growth, x: Value) -> None:
@@ -144,8 +144,8 @@ def _einsum(growth: Growth, value: Value) -> None:
     equation = draw.one_of(_EQUATIONS[x.known.rank])
     operand_letters, _ = equation.replace("...", "").split("->")
     first_letters, second_letters = operand_letters.split(",")
-    leading = x.known.rank - len(first_letters)
-    sizes = dict(zip(first_letters, x.known.shape[leading:], strict=True))
+    num_leading = x.known.rank - len(first_letters)
+    sizes = dict(zip(first_letters, x.known.shape[num_leading:], strict=True))
     shape = tuple(sizes.setdefault(letter, min(draw.size(33), max(1, growth.room // 512))) for letter in second_letters)
     depth = math.prod(sizes[letter] for letter in sizes if letter not in equation.split("->")[1])
     if depth == 0:

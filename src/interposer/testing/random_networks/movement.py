@@ -277,8 +277,8 @@ def _gather(growth: Growth, value: Value) -> None:
         growth.add(GatherElements(axis), value, _indices(growth, index_shape, shape[axis]))
     else:
         depth = draw.integer(1, min(2, len(shape)))
-        shortest = min(shape[:depth])
-        growth.add(GatherNd(), value, _indices(growth, (draw.size(9), depth), shortest, 0))
+        shortest_dim = min(shape[:depth])
+        growth.add(GatherNd(), value, _indices(growth, (draw.size(9), depth), shortest_dim, 0))
 
 
 # --- blocks of images -------------------------------------------------------------------------------------------------
@@ -316,8 +316,8 @@ def _to_batch(growth: Growth, x: Value, layout: DataLayout) -> None:
     draw = growth.draw
     h, w, _ = layout.axes()
     blocks = (draw.integer(1, 3), draw.integer(1, 3))
-    missing = [-x.known.shape[axis] % block for axis, block in zip((h, w), blocks, strict=True)]
-    paddings = [(0, count) if draw.chance(1, 2) else (count, 0) for count in missing]
+    missing_sizes = [-x.known.shape[axis] % block for axis, block in zip((h, w), blocks, strict=True)]
+    paddings = [(0, count) if draw.chance(1, 2) else (count, 0) for count in missing_sizes]
     batched = growth.add(SpaceToBatchNd(blocks, tuple(paddings), layout), x)
     if draw.chance(1, 2):
         growth.add(BatchToSpaceNd(blocks, tuple(paddings), layout), batched)

@@ -166,8 +166,8 @@ def _tried(growth: Growth, grower: Grower, max_operators: int) -> None:
 def _add_outputs(growth: Growth) -> None:
     """Make most unread values outputs, and also some values that layers read."""
     draw = growth.draw
-    unread = [value for value in growth.values if not value.uses]
-    outputs = [value for value in unread if draw.chance(11, 12) and (_is_computed(value) or draw.chance(1, 6))]
+    unread_values = [value for value in growth.values if not value.uses]
+    outputs = [value for value in unread_values if draw.chance(11, 12) and (_is_computed(value) or draw.chance(1, 6))]
     outputs += [value for value in growth.values if value.uses and draw.chance(1, 10) and _is_computed(value)]
     outputs = outputs or [value for value in growth.values if _is_computed(value)][-1:]
     for binding_id, index in enumerate(draw.order(len(outputs))):

@@ -168,18 +168,23 @@ def _bias(growth: Growth, x: Value, weights: Value, channels: int, reach: float)
     return growth.constant(array, Quantization(scales, axis=0 if weights_quantization.per_axis else None))
 
 
-def _weighted(growth: Growth, x: Value, drawn: Filter, axis: int | None) -> Value:
-    """Add the layer `drawn` to the network with quantized weights and often a bias, and sometimes an activation.
+def _weighted(growth: Growth, x: Value, drawn_filter: Filter, axis: int | None) -> Value:
+    """Add the layer `drawn_filter` to the network with quantized weights and often a bias, and sometimes an activation.
 
     Returns the last result. Weights may have a scale for each index along `axis`; None allows a single scale only.
     """
     draw = growth.draw
     output_reach = draw.one_of((1.0, 2.0, 5.0))
-    reach = 1.5 * output_reach / (growth.reach(x) * math.sqrt(drawn.terms))
-    weights = _weights(growth, drawn.weights, reach, x.known.dtype is DataType.UINT8, axis)
-    bias = _bias(growth, x, weights, drawn.channels, output_reach / 2)
+    reach = 1.5 * output_reach / (growth.reach(x) * math.sqrt(drawn_filter.terms))
+    weights = _weights(growth, drawn_filter.weights, reach, x.known.dtype is DataType.UINT8, axis)
+    bias = _bias(growth, x, weights, drawn_filter.channels, output_reach / 2)
     output = _result(
-        growth, drawn.op, x, weights, bias, reach=max(output_reach, _mean_of_sums(growth, x, weights, drawn.terms))
+        growth,
+        drawn_filter.op,
+        x,
+        weights,
+        bias,
+        reach=max(output_reach, _mean_of_sums(growth, x, weights, drawn_filter.terms)),
     )
     return _activated(growth, output) if draw.chance(1, 4) else output
 
@@ -215,14 +220,14 @@ def _depthwise_convolution(growth: Growth, value: Value) -> None:
 @grower(6, TransposeConvolution2d, kinds=_QUANTIZED)
 def _transpose_convolution(growth: Growth, value: Value) -> None:
     x = image(growth, value, stored=True)
-    drawn = transpose_filter(growth, x)
-    _weighted(growth, x, drawn, 0 if drawn.op.groups == 1 else None)
+    drawn_filter = transpose_filter(growth, x)
+    _weighted(growth, x, drawn_filter, 0 if drawn_filter.op.groups == 1 else None)
 
 
 @grower(2, Convolution3d, kinds=_QUANTIZED)
 def _convolution_of_a_volume(growth: Growth, value: Value) -> None:
-    drawn, x = volume_filter(growth, image(growth, value, 5, stored=True))
-    _weighted(growth, x, drawn, 4)
+    drawn_filter, x = volume_filter(growth, image(growth, value, 5, stored=True))
+    _weighted(growth, x, drawn_filter, 4)
 
 
 @grower(12, FullyConnected, kinds=_QUANTIZED)
@@ -492,12 +497,16 @@ def _between_dequantize_and_quantize(growth: Growth, value: Value) -> None:
 
 def _dequantized_convolution(growth: Growth, x: Value) -> tuple[Value, float]:
     draw = growth.draw
-    drawn = convolution_filter(growth, x) if draw.chance(2, 3) else depthwise_filter(growth, x)
-    axis = 3 if isinstance(drawn.op, DepthwiseConvolution2d) else 0
-    reach = 3.0 / (growth.reach(x) * math.sqrt(drawn.terms))
-    weights = growth.add(Dequantize(), _weights(growth, drawn.weights, reach, False, axis))
-    bias = growth.constant(draw.uniform((drawn.channels,), -1.0, 1.0).astype(np.float32)) if draw.chance(1, 2) else None
-    convolved = growth.add(drawn.op, x, weights, bias, reach=2.0)
+    drawn_filter = convolution_filter(growth, x) if draw.chance(2, 3) else depthwise_filter(growth, x)
+    axis = 3 if isinstance(drawn_filter.op, DepthwiseConvolution2d) else 0
+    reach = 3.0 / (growth.reach(x) * math.sqrt(drawn_filter.terms))
+    weights = growth.add(Dequantize(), _weights(growth, drawn_filter.weights, reach, False, axis))
+    bias = (
+        growth.constant(draw.uniform((drawn_filter.channels,), -1.0, 1.0).astype(np.float32))
+        if draw.chance(1, 2)
+        else None
+    )
+    convolved = growth.add(drawn_filter.op, x, weights, bias, reach=2.0)
     if draw.chance(1, 2):
         convolved = growth.add(Activation(_F.RELU), convolved, reach=2.0, positive=True)
     return convolved, 2.0

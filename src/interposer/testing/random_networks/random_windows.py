@@ -19,13 +19,13 @@ def slid(draw: Draw, size: int) -> Window:
     dilation = draw.weighted((1, 2, 3, 6), (14, 3, 2, 1))
     reach = (kernel - 1) * dilation + 1
     pad_before, pad_after = _padding(draw, reach)
-    missing = reach - size - pad_before - pad_after
-    if missing > 0 and draw.chance(1, 2):
+    num_missing = reach - size - pad_before - pad_after
+    if num_missing > 0 and draw.chance(1, 2):
         kernel, dilation, reach = max(1, min(kernel, size)), 1, max(1, min(kernel, size))
-        missing = reach - size - pad_before - pad_after
-    if missing > 0:
+        num_missing = reach - size - pad_before - pad_after
+    if num_missing > 0:
         pad_before, pad_after = (
-            (pad_before, pad_after + missing) if draw.chance(1, 2) else (pad_before + missing, pad_after)
+            (pad_before, pad_after + num_missing) if draw.chance(1, 2) else (pad_before + num_missing, pad_after)
         )
     return Window(kernel, stride, dilation, pad_before, pad_after)
 
@@ -81,10 +81,10 @@ def image(growth: Growth, value: Value, rank: int = 4, *, stored: bool = False) 
     """
     draw = growth.draw
     if value.known.rank != rank:
-        existing = growth.another(lambda candidate: candidate.known.rank == rank) if draw.chance(3, 4) else None
-        if existing is None and draw.chance(1, 2):
+        existing_value = growth.another(lambda candidate: candidate.known.rank == rank) if draw.chance(3, 4) else None
+        if existing_value is None and draw.chance(1, 2):
             return new_image(growth, rank, stored=stored)
-        value = existing or as_rank(growth, value, rank)
+        value = existing_value or as_rank(growth, value, rank)
     return growth.stored(value) if stored else growth.real(value)
 
 

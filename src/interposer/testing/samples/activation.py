@@ -48,9 +48,9 @@ def activation() -> Iterator[Sample]:
         for dtype in INTEGERS if function in OF_INTEGERS else ():
             yield Sample(op, [plain(SHAPE, dtype, low=-11, high=11)], name=f"{title}-{dtype}")
         for dtype, q in QUANTIZED.items():
-            operand, coarser = given(SHAPE, dtype, q, low=low), Quantization(q.scale * 2, q.zero_point)
+            operand, coarser_quantization = given(SHAPE, dtype, q, low=low), Quantization(q.scale * 2, q.zero_point)
             yield Sample(op, [operand], [TensorInfo(SHAPE, dtype, q)], f"{title}-quantized-{dtype}")
-            yield Sample(op, [operand], [TensorInfo(SHAPE, dtype, coarser)], f"{title}-two-scales-{dtype}")
+            yield Sample(op, [operand], [TensorInfo(SHAPE, dtype, coarser_quantization)], f"{title}-two-scales-{dtype}")
 
 
 @samples(Activation)
@@ -101,8 +101,8 @@ def softmax() -> Iterator[Sample]:
                     operand = given(SHAPE, dtype, QUANTIZED[dtype])
                     yield Sample(op, [operand], name=f"{name}-prescribed-{dtype}")
         for dtype, q in QUANTIZED.items():
-            coarser = TensorInfo(SHAPE, dtype, Quantization(q.scale * 2, q.zero_point))
-            yield Sample(op_class(), [given(SHAPE, dtype, q)], [coarser], f"quantized-{dtype}")
+            coarser_info = TensorInfo(SHAPE, dtype, Quantization(q.scale * 2, q.zero_point))
+            yield Sample(op_class(), [given(SHAPE, dtype, q)], [coarser_info], f"quantized-{dtype}")
         for shape in ((5,), (1, 1), (0, 3), (2, 1, 2, 1, 3)):
             yield Sample(op_class(), [given(shape)], name=f"shape-{'x'.join(map(str, shape))}")
     scores = of([[0, 0, 0, 0], [1000, 0, 1000, -1000]])

@@ -84,9 +84,9 @@ def sinks() -> Iterator[Sample]:
     no_visible_key = of([[False, False, False]], DataType.BOOL)
     operands = [of(np.zeros((1, 1, 1, 1))), of(np.ones((1, 1, 3, 1))), of([[[[3], [5], [10]]]]), no_visible_key]
     zero = np.zeros((1, 1, 1, 1), np.float32)
-    infinite = of(np.array([-np.inf], np.float32))
+    infinite_sink = of(np.array([-np.inf], np.float32))
     yield Sample(Attention(), [*operands, None, None, None, of(np.ones(1))], name="sink-nothing-seen", expected=[zero])
-    yield Sample(Attention(), [*operands, None, None, None, infinite], name="sink-infinite", expected=[zero])
+    yield Sample(Attention(), [*operands, None, None, None, infinite_sink], name="sink-infinite", expected=[zero])
 
 
 @samples(Attention)

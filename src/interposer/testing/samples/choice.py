@@ -38,5 +38,5 @@ def drawn() -> Iterator[Sample]:
             for seeds in (of([37, 42], DataType.INT32), None):
                 op, title = RandomMultinomial(20, index_dtype), f"{dtype}-{index_dtype}-{seeds is not None}"
                 yield Sample(op, [given((2, 6), dtype), seeds], name=title, statistical=True)
-    certain = of([[-np.inf, 0.0, -np.inf]])
-    yield Sample(RandomMultinomial(4), [certain, None], name="worked", expected=[i32([[1, 1, 1, 1]])])
+    certain_weights = of([[-np.inf, 0.0, -np.inf]])
+    yield Sample(RandomMultinomial(4), [certain_weights, None], name="worked", expected=[i32([[1, 1, 1, 1]])])

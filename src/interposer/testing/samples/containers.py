@@ -33,9 +33,9 @@ INT32, INT64 = DataType.INT32, DataType.INT64
 ROWS: Final = (f32([[1, 2]]), f32([[3, 4], [5, 6]]), f32([[7, 8]]))
 
 
-def _sequence(*elements: Array, q: Quantization | None = None) -> Given:
+def _sequence(*elements: Array, quantization: Quantization | None = None) -> Given:
     """Return an operand that is a sequence of these tensors."""
-    infos = [TensorInfo(element.shape, element.dtype, q) for element in elements]
+    infos = [TensorInfo(element.shape, element.dtype, quantization) for element in elements]
     element = reduce(TensorInfo.joined, infos) if infos else TensorInfo(...)
     return Given(TensorInfo((len(elements),), DataType.SEQUENCE, element=element), collected(elements))
 
@@ -50,7 +50,7 @@ def _of_types() -> Iterator[tuple[str, Given]]:
     """Yield a named sequence for every type, with three elements of which two have the same shape."""
     for label, operand in typed((2, 3)):
         arrays = (operand.array(np.random.default_rng(seed)) for seed in (1, 2))
-        yield label, _sequence(*arrays, q=operand.info.quantization)
+        yield label, _sequence(*arrays, quantization=operand.info.quantization)
 
 
 def _position(number: int, dtype: DataType = INT64, *, constant: bool = False) -> Given:

@@ -29,8 +29,8 @@ def deformable() -> Iterator[Sample]:
     offset, mask = given((2, 24, 3, 3), low=-3, high=3), given((2, 12, 3, 3), low=0, high=1)
     yield Sample(with_groups, [image, kernels, offset], name="groups")
     yield Sample(with_groups, [image, kernels, offset, weights((6,)), mask], name="bias-and-mask")
-    empty = [given((0, 1, 3, 3)), weights((1, 1, 2, 2)), given((0, 8, 2, 2))]
-    yield Sample(DeformableConvolution2d(), empty, name="empty")
+    empty_operands = [given((0, 1, 3, 3)), weights((1, 1, 2, 2)), given((0, 8, 2, 2))]
+    yield Sample(DeformableConvolution2d(), empty_operands, name="empty")
     offsets = of([[[[0, 0, 0]], [[0, 0.25, 2]]]])
     expected = [f32([[[[10, 22.5, 0]]]])]
     worked = [of([[[[1, 2, 3]]]]), of([[[[10]]]]), offsets]

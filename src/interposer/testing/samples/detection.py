@@ -226,11 +226,11 @@ def proposals() -> Iterator[Sample]:
     draw = Draw("proposals")
     scores, deltas = _order(draw, (2, 3, 4, 2)) / 48, _bell(draw, (2, 3, 4, 8), 0.3)
     anchors, sizes = np.array([[-4.0, -4, 4, 4], [-2, -6, 2, 6]]), np.array([[24.0, 32], [20, 28]])
-    for pre, post in ((-1, -1), (10, 3)):
+    for pre_limit, post_limit in ((-1, -1), (10, 3)):
         for layout in (DataLayout.NHWC, DataLayout.NCHW):
-            op = GenerateProposals(8.0, 8.0, pre, post, iou_threshold=0.2, min_size=1.0, data_layout=layout)
+            op = GenerateProposals(8.0, 8.0, pre_limit, post_limit, iou_threshold=0.2, min_size=1.0, data_layout=layout)
             arrays = [x if layout is DataLayout.NHWC else np.moveaxis(x, 3, 1) for x in (scores, deltas)]
-            yield from _proposed(op, f"{pre}-{post}-{layout}", [*arrays, anchors, sizes])
+            yield from _proposed(op, f"{pre_limit}-{post_limit}-{layout}", [*arrays, anchors, sizes])
 
 
 def _proposed(op: GenerateProposals, name: str, arrays: Sequence[Array]) -> Iterator[Sample]:

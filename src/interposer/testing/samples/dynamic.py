@@ -121,8 +121,8 @@ def dynamic_top_k() -> Iterator[Sample]:
     """Yield DynamicTopK samples: numeric types along each axis: the largest and smallest elements, none and all."""
     for label, operand in typed((3, 4), leave_out=[DataType.STRING, *STORED_FLOATS]):
         yield Sample(DynamicTopK(), [operand, _numbers([2])], name=label)
-    long = DynamicTopK(index_dtype=INT64)
-    yield Sample(long, [given((3, 4)), _numbers([3])], name="indices-int64")
+    top_k_of_int64 = DynamicTopK(index_dtype=INT64)
+    yield Sample(top_k_of_int64, [given((3, 4)), _numbers([3])], name="indices-int64")
     for axis, k in [(0, 3), (1, 0), (-1, 4)]:
         yield Sample(DynamicTopK(axis, largest=False), [given((3, 4)), _numbers(k, INT32)], name=f"{axis}-{k}")
     expected = [f32([9, 9]), i32([1, 2])]

@@ -118,10 +118,10 @@ def quantized_binary() -> Iterator[Sample]:
     for operation in REAL:
         first, second = _bounds(operation, is_integer=False)
         for dtype, q in QUANTIZED.items():
-            finer = Quantization(q.scale * 0.75, q.zero_point)
-            operands = [quantized(SHAPE, dtype, q, **first), quantized(SHAPE, dtype, finer, **second)]
-            coarser = TensorInfo(SHAPE, dtype, Quantization(q.scale * 4, q.zero_point))
-            yield _binary(operation, operands, f"quantized-{dtype}", coarser)
+            finer_quantization = Quantization(q.scale * 0.75, q.zero_point)
+            operands = [quantized(SHAPE, dtype, q, **first), quantized(SHAPE, dtype, finer_quantization, **second)]
+            coarser_info = TensorInfo(SHAPE, dtype, Quantization(q.scale * 4, q.zero_point))
+            yield _binary(operation, operands, f"quantized-{dtype}", coarser_info)
             if operation in (B.MAXIMUM, B.MINIMUM):
                 equal_scales = [quantized(SHAPE, dtype, q), quantized(SHAPE, dtype, q)]
                 yield _binary(operation, equal_scales, f"one-scale-{dtype}", TensorInfo(SHAPE, dtype, q))
@@ -274,10 +274,10 @@ def worked_unary() -> Iterator[Sample]:
     ]:
         title = f"worked-{operation.name.lower()}"
         yield Sample(ElementwiseUnary(operation), [of(x)], name=title, expected=[f32(expected)])
-    special = of([1, np.nan, np.inf, -np.inf])
+    special_values = of([1, np.nan, np.inf, -np.inf])
     for operation, truth in zip(PREDICATES, ([0, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 0], [0, 0, 0, 1]), strict=True):
         title = f"worked-{operation.name.lower()}"
-        yield Sample(ElementwiseUnary(operation), [special], name=title, expected=[np.array(truth, bool)])
+        yield Sample(ElementwiseUnary(operation), [special_values], name=title, expected=[np.array(truth, bool)])
     integers, reciprocals = of([1, -1, 5, 0], INT32), i32([1, -1, 0, 0])
     yield Sample(ElementwiseUnary(U.RECIPROCAL), [integers], name="worked-whole", expected=[reciprocals])
 
@@ -305,9 +305,9 @@ def comparison() -> Iterator[Sample]:
             operands = [plain(SHAPE, dtype, low=-2, high=2), plain(SHAPE, dtype, low=-2, high=2)]
             yield Sample(Comparison(operation), operands, name=f"{title}-{dtype}")
         for dtype, q in BYTES.items():
-            finer = Quantization(q.scale * 0.75, q.zero_point)
+            finer_quantization = Quantization(q.scale * 0.75, q.zero_point)
             yield Sample(
-                Comparison(operation), [quantized(SHAPE, dtype), quantized(SHAPE, dtype, finer)],
+                Comparison(operation), [quantized(SHAPE, dtype), quantized(SHAPE, dtype, finer_quantization)],
                 name=f"{title}-quantized-{dtype}",
             )  # fmt: skip
         for label, (a, b) in BROADCASTS.items():
@@ -351,9 +351,11 @@ def where() -> Iterator[Sample]:
     for label, operand in typed(SHAPE, tiny_quantized=False):
         yield Sample(Where(), [condition, operand, retyped(operand, SHAPE)], [like(operand, SHAPE)], label)
     for dtype, q in QUANTIZED.items():
-        coarser = Quantization(q.scale * 2, q.zero_point)
-        operands = [quantized(SHAPE, dtype), quantized(SHAPE, dtype, coarser)]
-        yield Sample(Where(), [condition, *operands], [TensorInfo(SHAPE, dtype, coarser)], f"two-scales-{dtype}")
+        coarser_quantization = Quantization(q.scale * 2, q.zero_point)
+        operands = [quantized(SHAPE, dtype), quantized(SHAPE, dtype, coarser_quantization)]
+        yield Sample(
+            Where(), [condition, *operands], [TensorInfo(SHAPE, dtype, coarser_quantization)], f"two-scales-{dtype}"
+        )
     for label, (a, b) in BROADCASTS.items():
         yield Sample(Where(), [given(a, BOOL), given(b), given(b)], name=f"condition-{label}")
         yield Sample(Where(), [given(b, BOOL), given(a), given(b)], name=f"values-{label}")

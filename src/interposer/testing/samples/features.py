@@ -55,13 +55,13 @@ def tf_idf_vectorizer() -> Iterator[Sample]:
     texts = np.array([f"w{word}" for word in pool], object)
     words = [1, 2, 3, 5, 3, 2, 6, 7, 8, 6, 7, 7]
     for mode in TermWeighting:
-        for shortest, longest, skipped in ((1, 1, 0), (1, 2, 0), (2, 2, 5), (1, 3, 1), (2, 3, 10**12)):
+        for min_length, max_length, skipped in ((1, 1, 0), (1, 2, 0), (2, 2, 5), (1, 3, 1), (2, 3, 10**12)):
             settings: dict[str, Any] = {
-                "min_gram_length": shortest,
-                "max_gram_length": longest,
+                "min_gram_length": min_length,
+                "max_gram_length": max_length,
                 "max_skip_count": skipped,
             }
-            name = f"{mode.value}-{shortest}-{longest}-{skipped}"
+            name = f"{mode.value}-{min_length}-{max_length}-{skipped}"
             yield Sample(TfIdfVectorizer(pool, **terms, **settings, mode=mode), [of(words, INT64)], name=name)
             weights = tuple(0.5 * index for index in range(1, 9))
             op = TfIdfVectorizer(texts, **terms, **settings, mode=mode, weights=weights)
@@ -85,5 +85,5 @@ def pairwise_coupling() -> Iterator[Sample]:
     extremes = [[1 - 1e-7, 1e-7, 0.5], [1e-7, 1 - 1e-7, 1 - 1e-7]]
     yield Sample(PairwiseCoupling(), [of(extremes, DataType.FLOAT32)], name="extremes")
     yield Sample(PairwiseCoupling(), [of(np.zeros((0, 3)), DataType.FLOAT32)], name="none")
-    equal = of(np.full((1, 6), 0.5), DataType.FLOAT64)
-    yield Sample(PairwiseCoupling(), [equal], name="worked", expected=[np.full((1, 4), 0.25)])
+    equal_probabilities = of(np.full((1, 6), 0.5), DataType.FLOAT64)
+    yield Sample(PairwiseCoupling(), [equal_probabilities], name="worked", expected=[np.full((1, 4), 0.25)])

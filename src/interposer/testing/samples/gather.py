@@ -76,8 +76,8 @@ def gather_elements() -> Iterator[Sample]:
             for dtype in (INT32, INT64):
                 operands = [given((2, 3, 2)), given(shape, dtype, low=-2, high=1)]
                 yield Sample(GatherElements(axis), operands, name=f"{count}-axis{axis}-{dtype}")
-    fewer = of([[[1, 0]]], INT32, constant=True)
-    yield Sample(GatherElements(2), [quantized((2, 3, 2), INT8), fewer], name="fewer-constant")
+    fewer_indices = of([[[1, 0]]], INT32, constant=True)
+    yield Sample(GatherElements(2), [quantized((2, 3, 2), INT8), fewer_indices], name="fewer-constant")
     for label, operand in typed((3, 2)):
         yield Sample(GatherElements(), [operand, of([[2, 0], [0, 1]], INT32)], name=f"type-{label}")
     yield Sample(GatherElements(), [given((2, 3)), of(np.zeros((0, 3)), INT64)], name="none")

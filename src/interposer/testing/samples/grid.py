@@ -41,9 +41,9 @@ def types() -> Iterator[Sample]:
             op, grid = GridSample(mode), given(grid_shape, low=-1.5, high=1.5)
             yield Sample(op, [given(image, dtype), grid], name=f"{mode.name.lower()}-{dtype}")
         for dtype, q in QUANTIZED.items():
-            operands, coarser = [given(image, dtype, q), grid], Quantization(q.scale * 2, q.zero_point)
+            operands, coarser_quantization = [given(image, dtype, q), grid], Quantization(q.scale * 2, q.zero_point)
             yield Sample(op, operands, name=f"{mode.name.lower()}-quantized-{dtype}")
-            info = declared(op, *operands, q=coarser)
+            info = declared(op, *operands, q=coarser_quantization)
             yield Sample(op, operands, [info], f"{mode.name.lower()}-two-scales-{dtype}")
     for dtype in FLOATS:
         grid = given(grid_shape, dtype, low=-1.5, high=1.5)

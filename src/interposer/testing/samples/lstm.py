@@ -43,7 +43,7 @@ class Features(NamedTuple):
     @property
     def title(self) -> str:
         """The names of the enabled options with "-" in between, for the names of samples; "basic" if there are none."""
-        return "-".join(name for name, on in self._asdict().items() if on) or "basic"
+        return "-".join(name for name, is_enabled in self._asdict().items() if is_enabled) or "basic"
 
 
 FEATURES: Final = tuple(Features(*each) for each in product([False, True], repeat=4))
@@ -119,21 +119,21 @@ def lstm() -> Iterator[Sample]:
     shape = (BATCH, INPUTS)
     for features in FEATURES:
         yield _sample(Lstm(activation_func=TANH, **features.flags), Cell(), shape, features, features.title)
-    full, basic = FEATURES[-1], Features()
-    bound = Lstm(activation_func=TANH, clipping_thres_cell=0.2, clipping_thres_proj=0.3, **full.flags)
-    yield _sample(bound, Cell(), shape, full, "bounds")
+    full_features, basic_features = FEATURES[-1], Features()
+    bound = Lstm(activation_func=TANH, clipping_thres_cell=0.2, clipping_thres_proj=0.3, **full_features.flags)
+    yield _sample(bound, Cell(), shape, full_features, "bounds")
     for function in FusedActivation:
-        op = Lstm(activation_func=function, **basic.flags)
-        yield _sample(op, Cell(), shape, basic, function.name.lower())
-    op = Lstm(activation_func=TANH, **full.flags)
+        op = Lstm(activation_func=function, **basic_features.flags)
+        yield _sample(op, Cell(), shape, basic_features, function.name.lower())
+    op = Lstm(activation_func=TANH, **full_features.flags)
     for dtype in FLOATS:
-        yield _sample(op, _of(dtype), shape, full, f"{dtype}")
-    yield _sample(op, HYBRID, shape, full, "hybrid")
+        yield _sample(op, _of(dtype), shape, full_features, f"{dtype}")
+    yield _sample(op, HYBRID, shape, full_features, "hybrid")
     for rounding in (ActivationRounding.SYMMETRIC, ActivationRounding.ASYMMETRIC):
-        op = Lstm(activation_func=TANH, activation_rounding=rounding, **full.flags)
-        yield _sample(op, HYBRID, shape, full, f"hybrid-{rounding.value}")
-    op = Lstm(activation_func=TANH, **full.flags)
-    yield _sample(op, OF_16_BITS, shape, full, "quantized-int16")
+        op = Lstm(activation_func=TANH, activation_rounding=rounding, **full_features.flags)
+        yield _sample(op, HYBRID, shape, full_features, f"hybrid-{rounding.value}")
+    op = Lstm(activation_func=TANH, **full_features.flags)
+    yield _sample(op, OF_16_BITS, shape, full_features, "quantized-int16")
 
 
 @samples(UnidirectionalSequenceLstm)
@@ -145,11 +145,11 @@ def unidirectional() -> Iterator[Sample]:
     for features in FEATURES:
         op = UnidirectionalSequenceLstm(activation_func=TANH, **features.flags)
         yield _sample(op, Cell(), (BATCH, STEPS, INPUTS), features, features.title)
-    full = FEATURES[-1]
-    op = UnidirectionalSequenceLstm(activation_func=TANH, time_major=True, **full.flags)
+    full_features = FEATURES[-1]
+    op = UnidirectionalSequenceLstm(activation_func=TANH, time_major=True, **full_features.flags)
     for dtype in FLOATS:
-        yield _sample(op, _of(dtype), (STEPS, BATCH, INPUTS), full, f"time-first-{dtype}")
-    yield _sample(op, HYBRID, (STEPS, BATCH, INPUTS), full, "hybrid")
+        yield _sample(op, _of(dtype), (STEPS, BATCH, INPUTS), full_features, f"time-first-{dtype}")
+    yield _sample(op, HYBRID, (STEPS, BATCH, INPUTS), full_features, "hybrid")
 
 
 @samples(BidirectionalSequenceLstm)

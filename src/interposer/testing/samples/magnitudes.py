@@ -79,10 +79,10 @@ def pairs() -> Iterator[Sample]:
     """Yield samples of binary operators on numbers of equal magnitudes, and on large and ordinary ones."""
     named = {BinaryOperation.ADD: ops.Addition, BinaryOperation.SUB: ops.Subtraction,
              BinaryOperation.MUL: ops.Multiplication, BinaryOperation.DIV: ops.Division}  # fmt: skip
-    others = (BinaryOperation.SQ_DIFF, BinaryOperation.FLOOR_DIV, BinaryOperation.ATAN2)
+    other_operations = (BinaryOperation.SQ_DIFF, BinaryOperation.FLOOR_DIV, BinaryOperation.ATAN2)
     for title, magnitude in MAGNITUDES.items():
         x, y = of(_around(magnitude, COUNT)), of(_around(magnitude, COUNT, signed=False)[::-1].copy())
-        for op in (*(kind() for kind in named.values()), *map(ElementwiseBinary, others)):
+        for op in (*(kind() for kind in named.values()), *map(ElementwiseBinary, other_operations)):
             yield _sample(op, [x, y], f"{op.operation.name.lower()}-magnitude-{title}")
         yield _sample(ops.Division(), [x, of(np.linspace(0.5, 2, COUNT))], f"magnitude-{title}-by-ordinary")
         yield _sample(ops.Prelu(), [x, of(np.linspace(0.25, 0.75, COUNT), constant=True)], f"magnitude-{title}")

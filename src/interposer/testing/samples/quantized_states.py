@@ -42,23 +42,23 @@ SOURCES: Final[dict[type[Op], Callable[[], Iterator[Sample]]]] = {
 def in_eight_bits() -> Iterator[Sample]:
     """Yield a sample with an int8 input, int8 states and results, and float weights for each recurrent operator."""
     for source in SOURCES.values():
-        original = next(sample for sample in source() if _is_float32(sample))
-        inputs = [_quantized(original.op, index, given) for index, given in enumerate(original.inputs)]
-        infos = [None if given is None else given.info for given in inputs]
+        float_sample = next(sample for sample in source() if _is_float32(sample))
+        inputs = [_quantized(float_sample.op, index, operand) for index, operand in enumerate(float_sample.inputs)]
+        infos = [None if operand is None else operand.info for operand in inputs]
         results = [
             info and info.with_quantization(STATE if info.dtype is DataType.INT8 else None)
-            for info in original.op.infer_infos(*infos)
+            for info in float_sample.op.infer_infos(*infos)
         ]
-        yield Sample(original.op, inputs, results, "int8")
+        yield Sample(float_sample.op, inputs, results, "int8")
 
 
 def _is_float32(sample: Sample) -> bool:
-    return all(given is None or given.info.dtype is DataType.FLOAT32 for given in sample.inputs)
+    return all(operand is None or operand.info.dtype is DataType.FLOAT32 for operand in sample.inputs)
 
 
-def _quantized(op: Op, index: int, given: Given | None) -> Given | None:
-    declared = op.operands[index]
-    if given is None or declared.role is not Role.DATA:
-        return given
-    is_state = declared.name.endswith("state_in")
-    return Given(TensorInfo(given.info.shape, DataType.INT8, STATE if is_state else DATA), low=-1.0, high=1.0)
+def _quantized(op: Op, index: int, operand: Given | None) -> Given | None:
+    declared_operand = op.operands[index]
+    if operand is None or declared_operand.role is not Role.DATA:
+        return operand
+    is_state = declared_operand.name.endswith("state_in")
+    return Given(TensorInfo(operand.info.shape, DataType.INT8, STATE if is_state else DATA), low=-1.0, high=1.0)

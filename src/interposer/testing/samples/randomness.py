@@ -26,8 +26,8 @@ def drawn() -> Iterator[Sample]:
     yield Sample(
         RandomFill(), [of([0, 4], DataType.INT32, constant=True)], name="empty", expected=[np.zeros((0, 4), "f")]
     )
-    sure = RandomFill(Distribution.NORMAL, 5, 0)
-    yield Sample(sure, [of([2], DataType.INT32, constant=True)], name="worked", expected=[f32([5, 5])])
+    certain_fill = RandomFill(Distribution.NORMAL, 5, 0)
+    yield Sample(certain_fill, [of([2], DataType.INT32, constant=True)], name="worked", expected=[f32([5, 5])])
     for distribution in Distribution:
         op = RandomFill(distribution, -1, 2, 3, generator=RandomGenerator.PHILOX, seed2=4)
         shape = of([3, 4], DataType.INT64, constant=True)

@@ -105,9 +105,9 @@ def concat() -> Iterator[Sample]:
     for label, x in typed(SHAPE):
         yield Sample(Concat(0), [x, retyped(x, (1, 3, 4))], [_merged(x)], f"type-{label}")
     for dtype, quantization in {**QUANTIZED, **TINY_QUANTIZED}.items():
-        coarser = Quantization(quantization.scale * 2, quantization.zero_point)
-        operands = [given(SHAPE, dtype, quantization), given(SHAPE, dtype, coarser)]
-        yield Sample(Concat(0), operands, [TensorInfo((4, 3, 4), dtype, coarser)], f"two-scales-{dtype}")
+        coarser_quantization = Quantization(quantization.scale * 2, quantization.zero_point)
+        operands = [given(SHAPE, dtype, quantization), given(SHAPE, dtype, coarser_quantization)]
+        yield Sample(Concat(0), operands, [TensorInfo((4, 3, 4), dtype, coarser_quantization)], f"two-scales-{dtype}")
     yield Sample(Concat(0), [given((0, 3)), given((2, 3)), given((0, 3))], name="empty")
     yield Sample(Concat(1), [given((2, 3)), weights((2, 1))], name="constant")
     yield _expect(Concat(1), [[1, 2, 3, 7], [4, 5, 6, 8]], operands=(TABLE, of([[7], [8]])))
@@ -134,9 +134,9 @@ def stack() -> Iterator[Sample]:
     yield Sample(Stack(), [given(()), given(())], name="scalars")
     yield Sample(Stack(1), [given((2, 0)), given((2, 0))], name="empty")
     yield Sample(Stack(), [given((2, 3))], name="single")
-    coarser = Quantization(1 / 8, -3)
-    operands = [quantized((2, 3), INT8), quantized((2, 3), INT8, coarser)]
-    yield Sample(Stack(), operands, [TensorInfo((2, 2, 3), INT8, coarser)], "two-scales")
+    coarser_quantization = Quantization(1 / 8, -3)
+    operands = [quantized((2, 3), INT8), quantized((2, 3), INT8, coarser_quantization)]
+    yield Sample(Stack(), operands, [TensorInfo((2, 2, 3), INT8, coarser_quantization)], "two-scales")
     yield _expect(Stack(1), [[1, 3], [2, 4]], operands=(of([1, 2]), of([3, 4])))
 
 

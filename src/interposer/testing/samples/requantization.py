@@ -46,7 +46,7 @@ def _to_even(source: Callable[[], Iterator[Sample]], every: int = 1) -> Iterator
 
 
 def _is_quantized(sample: Sample) -> bool:
-    infos = [*(given.info for given in sample.inputs if given is not None), *sample.outputs]
+    infos = [*(operand.info for operand in sample.inputs if operand is not None), *sample.outputs]
     return bool(sample.outputs) and all(info is not None and info.is_quantized for info in infos)
 
 

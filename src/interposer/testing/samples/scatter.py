@@ -57,11 +57,11 @@ def combined() -> Iterator[Sample]:
             operands = [plain((3, 4, 2), dtype, high=3.0), indices, plain(shape, dtype, low=-2.0, high=2.0)]
             yield Sample(op, operands, name=f"{function.name.lower()}-{dtype}")
         for dtype, quantization in BYTES.items():
-            finer, name = (
+            finer_updates, name = (
                 quantized(shape, dtype, Quantization(quantization.scale / 2, quantization.zero_point)),
                 f"{function.name.lower()}",
             )
-            yield Sample(op, [quantized((3, 4, 2), dtype), indices, finer], name=f"{name}-quantized-{dtype}")
+            yield Sample(op, [quantized((3, 4, 2), dtype), indices, finer_updates], name=f"{name}-quantized-{dtype}")
             zeros = [base, indices, quantized(shape, dtype)]
             yield Sample(op.replace(input_enabled=False), zeros, name=f"{name}-zeros-quantized-{dtype}")
         yield Sample(
@@ -108,8 +108,10 @@ def elements() -> Iterator[Sample]:
             operands = [plain((2, 3), dtype, high=3.0), repeated_indices, plain((2, 3), dtype, low=-2.0, high=2.0)]
             yield Sample(op, operands, name=f"{title}-{dtype}")
         for dtype, quantization in BYTES.items():
-            finer = quantized((2, 3), dtype, Quantization(quantization.scale / 2, quantization.zero_point))
-            yield Sample(op, [quantized((2, 3), dtype), repeated_indices, finer], name=f"{title}-quantized-{dtype}")
+            finer_updates = quantized((2, 3), dtype, Quantization(quantization.scale / 2, quantization.zero_point))
+            yield Sample(
+                op, [quantized((2, 3), dtype), repeated_indices, finer_updates], name=f"{title}-quantized-{dtype}"
+            )
     no_updates = [plain((2, 3)), Given(TensorInfo((0, 3), DataType.INT64)), plain((0, 3))]
     yield Sample(ScatterElements(), no_updates, name="nothing")
     worked_operands = [of([[1, 2, 3]]), of([[2, 0, 2]], DataType.INT64), of([[10, 20, 30]])]

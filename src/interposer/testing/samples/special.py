@@ -124,8 +124,8 @@ def whole_numbers() -> Iterator[Sample]:
 
 def _named(operation: BinaryOperation) -> tuple[Op, str]:
     op = ElementwiseBinary(operation)
-    canonical = op.canonical()
-    return canonical, f"{operation.name.lower()}-" if type(canonical) is ElementwiseBinary else ""
+    canonical_op = op.canonical()
+    return canonical_op, f"{operation.name.lower()}-" if type(canonical_op) is ElementwiseBinary else ""
 
 
 def _integers(values: list[int], dtype: DataType) -> Given:

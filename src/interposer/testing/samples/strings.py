@@ -63,15 +63,15 @@ def string_normalizer() -> Iterator[Sample]:
     They cover every change of case, stop words with and without case, vectors and one-row matrices, and empty results.
     """
     for change in CaseChange:
-        for sensitive in (False, True):
+        for is_case_sensitive in (False, True):
             for words in ((), ("monday", "ärger"), DAYS):
-                op = StringNormalizer(change, sensitive, words)
-                name = f"{change.value}-{'exact' if sensitive else 'any'}-{len(words)}"
+                op = StringNormalizer(change, is_case_sensitive, words)
+                name = f"{change.value}-{'exact' if is_case_sensitive else 'any'}-{len(words)}"
                 yield Sample(op, [_texts(DAYS)], name=name)
                 yield Sample(op, [_texts([DAYS])], name=f"{name}-table")
     for shape in ((0,), (1, 0)):
-        empty = Given(_texts(np.empty(shape, object)).info, np.empty(shape, object))
-        yield Sample(StringNormalizer(), [empty], name=f"rank{len(shape)}-none")
+        empty_texts = Given(_texts(np.empty(shape, object)).info, np.empty(shape, object))
+        yield Sample(StringNormalizer(), [empty_texts], name=f"rank{len(shape)}-none")
     op = StringNormalizer(CaseChange.UPPER, stopwords=("MONDAY",))
     yield Sample(op, [_texts(DAYS[:3])], name="worked", expected=[_expected(["TUESDAY"])])
 
@@ -97,7 +97,7 @@ def regex_full_match() -> Iterator[Sample]:
 @samples(SkipGrams)
 def skip_grams() -> Iterator[Sample]:
     """Yield SkipGrams samples: n-grams of several sizes, with and without skipped words and shorter n-grams."""
-    for size, skipped, shorter in ((1, 0, False), (2, 0, False), (2, 2, True), (3, 1, False), (9, 1, True)):
-        op = SkipGrams(size, skipped, shorter)
-        yield Sample(op, [_texts(["the quick  brown fox jumps "])], name=f"{size}-{skipped}-{shorter}")
+    for size, skipped, includes_shorter in ((1, 0, False), (2, 0, False), (2, 2, True), (3, 1, False), (9, 1, True)):
+        op = SkipGrams(size, skipped, includes_shorter)
+        yield Sample(op, [_texts(["the quick  brown fox jumps "])], name=f"{size}-{skipped}-{includes_shorter}")
     yield Sample(SkipGrams(2, 1), [_texts(["a b c"])], name="worked", expected=[_expected(["a b", "a c", "b c"])])

@@ -74,8 +74,8 @@ def norms() -> Iterator[Sample]:
         yield Sample(op, [given((1, 2, 4, 4), dtype)], name=f"type-{dtype}")
     for dtype, quantization in QUANTIZED.items():
         x = given((1, 2, 4, 4), dtype, quantization)
-        coarser = declared(op, x, q=Quantization(quantization.scale * 4, quantization.zero_point))
-        yield Sample(op, [x], [coarser], f"quantized-{dtype}")
+        coarser_info = declared(op, x, q=Quantization(quantization.scale * 4, quantization.zero_point))
+        yield Sample(op, [x], [coarser_info], f"quantized-{dtype}")
     yield Sample(LpPooling(window_shape=(2,)), [of([[[3, 4, 0]]])], name="worked", expected=[f32([[[5, 4]]])])
 
 

@@ -205,18 +205,18 @@ def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
     for axis, stride, start_side, end_side in spatial_axes:
         assert weights.array is not None
         covered = (int(x.shape[axis]) - 1) * stride + weights.array.shape[axis] - fields[f"pad{start_side}"]
-        missing = max(0, int(draft.result.shape[axis]) - covered)
-        weights = _extended(weights, axis, missing)
-        fields[f"pad{end_side}"] = covered + missing - int(draft.result.shape[axis])
+        num_missing = max(0, int(draft.result.shape[axis]) - covered)
+        weights = _extended(weights, axis, num_missing)
+        fields[f"pad{end_side}"] = covered + num_missing - int(draft.result.shape[axis])
     return with_weights(draft, "TransposeConvolution2d", x, weights, bias, fields)
 
 
-def _extended(weights: Tensor, axis: int, missing: int) -> Tensor:
-    """Return weights with `missing` zeros at the end of an axis."""
-    if not missing:
+def _extended(weights: Tensor, axis: int, num_missing: int) -> Tensor:
+    """Return weights with `num_missing` zeros at the end of an axis."""
+    if not num_missing:
         return weights
     assert weights.array is not None
-    pads = [(0, missing if position == axis else 0) for position in range(weights.array.ndim)]
+    pads = [(0, num_missing if position == axis else 0) for position in range(weights.array.ndim)]
     q = weights.info.quantization
     array = np.pad(weights.array, pads, constant_values=0 if q is None else q.zero_point)
     return Tensor(TensorInfo(array.shape, weights.dtype, q), array, weights.name)

@@ -106,8 +106,8 @@ def tile(draft: Draft, op: Tile) -> Tensor:
     x = draft.operand(0)
     if not draft.rank:
         return draft.reshape(x, (), final=True)
-    few = 0 not in op.multiples and sum(op.multiples) <= _MOST_COPIES
-    if draft.release.prefers(_TILE_SINCE) or not few:
+    has_few_copies = 0 not in op.multiples and sum(op.multiples) <= _MOST_COPIES
+    if draft.release.prefers(_TILE_SINCE) or not has_few_copies:
         return draft.final("Tile", x, descriptor={"m_Multiples": op.multiples})
     axes = [axis for axis, count in enumerate(op.multiples) if count != 1]
     if not axes:

@@ -74,10 +74,10 @@ class _Serializer:
     def _layer(self, step: Step, index: int) -> int:
         """Add the table of a layer with this index, and return the place of its AnyLayer table."""
         tables, kind = self._tables, step.kind
-        symmetric = kind in _SYMMETRIC
-        fields = {name: self._constant(tensor, symmetric) for name, tensor in step.constants.items()}
+        is_symmetric = kind in _SYMMETRIC
+        fields = {name: self._constant(tensor, is_symmetric) for name, tensor in step.constants.items()}
         if step.parameters is not None:
-            parameter_tables = {name: self._constant(tensor, symmetric) for name, tensor in step.parameters.items()}
+            parameter_tables = {name: self._constant(tensor, is_symmetric) for name, tensor in step.parameters.items()}
             table = next(field.type for field in SCHEMA.slots(f"{kind}Layer") if field and field.name == "inputParams")
             fields["inputParams"] = tables.table(table, **parameter_tables)
         if step.descriptor is not None:
@@ -122,15 +122,15 @@ class _Serializer:
                 value_by_field[name] = self._tables.tables([self._plain(field.type, row) for row in content])
         return self._tables.table(table, **value_by_field)
 
-    def _info(self, tensor: Tensor, *, is_constant: bool = False, symmetric: bool = False) -> int:
+    def _info(self, tensor: Tensor, *, is_constant: bool = False, is_symmetric: bool = False) -> int:
         tables, info, q = self._tables, tensor.info, tensor.scales or tensor.info.quantization
         scales = tables.numbers(q.scales, "float32") if q is not None and q.per_axis else None
         is_per_tensor = 1.0 if type_name(info) in {"QAsymmU8", "QAsymmS8"} else 0.0
-        symmetric = symmetric or scales is not None
+        is_symmetric = is_symmetric or scales is not None
         return tables.table(
             "TensorInfo",
             dimensions=tables.numbers(dimensions(info), "uint32"),
-            dataType=DATA_TYPES.index(type_name(info, symmetric=symmetric)),
+            dataType=DATA_TYPES.index(type_name(info, symmetric=is_symmetric)),
             quantizationScale=is_per_tensor if q is None else q.scale,
             quantizationOffset=0 if q is None else q.zero_point,
             quantizationScales=scales,
@@ -138,14 +138,14 @@ class _Serializer:
             isConstant=is_constant,
         )
 
-    def _constant(self, tensor: Tensor, symmetric: bool = False) -> int:
+    def _constant(self, tensor: Tensor, is_symmetric: bool = False) -> int:
         """Add a constant, and return the place of its ConstTensor table."""
         tables, array = self._tables, tensor.array
         assert array is not None
         name, number = _DATA[array.dtype.itemsize]
         vector = tables.constant(_bytes(array), array.dtype.itemsize)
         table = tables.table(name, data=vector)
-        info = self._info(tensor, is_constant=True, symmetric=symmetric)
+        info = self._info(tensor, is_constant=True, is_symmetric=is_symmetric)
         return tables.table("ConstTensor", info=info, data_type=number, data=table)
 
 

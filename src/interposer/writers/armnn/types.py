@@ -25,8 +25,8 @@ _TYPES: Final = {
 
 def type_name(info: TensorInfo, *, symmetric: bool = False) -> str:
     """Return Arm NN's name for the type of a tensor; `symmetric` says that int8 is to be the symmetric type."""
-    several = info.quantization is not None and info.quantization.per_axis
-    if info.dtype is DataType.INT8 and (symmetric or several):
+    has_several_scales = info.quantization is not None and info.quantization.per_axis
+    if info.dtype is DataType.INT8 and (symmetric or has_several_scales):
         return "QSymmS8"
     return _TYPES[info.dtype]
 

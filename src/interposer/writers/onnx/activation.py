@@ -112,8 +112,8 @@ def _selu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
 
 
 def _celu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
-    grown = _linear(draft, draft.node("Exp", scaled(draft, x, 1 / a)), a, -a)
-    return draft.node("Add", draft.node("Relu", x), draft.clip(grown, None, 0))
+    exponential_part = _linear(draft, draft.node("Exp", scaled(draft, x, 1 / a)), a, -a)
+    return draft.node("Add", draft.node("Relu", x), draft.clip(exponential_part, None, 0))
 
 
 def _thresholded_relu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:

@@ -31,17 +31,17 @@ def _bound(sheet: Sheet, region: Graph, tensors: Sequence[Tensor]) -> None:
         sheet.values[layer.output] = tensor
 
 
-def _inner(draft: Draft, region: Graph, formal: int, captured: Sequence[str]) -> tuple[Sheet, Border]:
+def _inner(draft: Draft, region: Graph, num_formal: int, captured: Sequence[str]) -> tuple[Sheet, Border]:
     """Return an empty sheet for the nodes of a region, and its border: what to write, with named inputs and outputs.
 
-    The region's first `formal` inputs become inputs of the subgraph. The others stand for the outer tensors named in
-    `captured`, which a subgraph in ONNX may access by name.
+    The region's first `num_formal` inputs become inputs of the subgraph. The others stand for the outer tensors named
+    in `captured`, which a subgraph in ONNX may access by name.
     """
     sheet = draft.sheet.inner()
-    own_inputs = [(sheet.names.free(layer.name), layer.output) for layer in region.inputs[:formal]]
+    own_inputs = [(sheet.names.free(layer.name), layer.output) for layer in region.inputs[:num_formal]]
     tensors = [Tensor(name, value.known.dtype) for name, value in own_inputs]
     captured_tensors = [
-        Tensor(name, layer.output.known.dtype) for name, layer in zip(captured, region.inputs[formal:], strict=True)
+        Tensor(name, layer.output.known.dtype) for name, layer in zip(captured, region.inputs[num_formal:], strict=True)
     ]
     _bound(sheet, region, [*tensors, *captured_tensors])
     outputs = [(sheet.names.free(layer.name), layer.values[0]) for layer in region.outputs]
@@ -55,20 +55,20 @@ def _written(draft: Draft, border: Border, sheet: Sheet) -> None:
         refuse(f"in its region {border.name!r}, layer {name!r} ({kind}): {reason}")
 
 
-def _graph(border: Border, sheet: Sheet, more: Sequence[str] = ()) -> Message:
+def _graph(border: Border, sheet: Sheet, more_names: Sequence[str] = ()) -> Message:
     """Return a region whose layers are on `sheet` as a `GraphProto`.
 
-    The outputs are those of `border`; the nodes that compute the tensors named in `more` are included too.
+    The outputs are those of `border`; the nodes that compute the tensors named in `more_names` are included too.
     """
     name_outputs(border, sheet)
-    clean(sheet, [*(name for name, _ in border.outputs), *more], [])
+    clean(sheet, [*(name for name, _ in border.outputs), *more_names], [])
     graph = onnx().GraphProto(name=border.name or "region")
     fill(graph, border, sheet)
     return graph
 
 
-def _region(draft: Draft, region: Graph, formal: int, captured: Sequence[str]) -> Message:
-    sheet, border = _inner(draft, region, formal, captured)
+def _region(draft: Draft, region: Graph, num_formal: int, captured: Sequence[str]) -> Message:
+    sheet, border = _inner(draft, region, num_formal, captured)
     _written(draft, border, sheet)
     return _graph(border, sheet)
 
@@ -102,13 +102,13 @@ def loop(draft: Draft, op: Loop) -> list[Tensor]:
 def scan(draft: Draft, op: Scan) -> list[Tensor]:
     """Write Scan; the body's own inputs are states and slices."""
     names = _names(draft, draft.tensors())
-    formal = op.num_states + op.num_scan_inputs
-    body = _region(draft, draft.layer.regions[0], formal, names[formal:])
+    num_formal = op.num_states + op.num_scan_inputs
+    body = _region(draft, draft.layer.regions[0], num_formal, names[num_formal:])
     return _put(
         draft,
         "Scan",
-        names[:formal],
-        names[formal:],
+        names[:num_formal],
+        names[num_formal:],
         body=body,
         num_scan_inputs=op.num_scan_inputs,
         scan_input_axes=list(op.input_axes) or None,

@@ -114,14 +114,14 @@ class Draft(Operands[Tensor]):
         result_types = [self._result_type(kind, signature, index, narrow_types, giving) for index in range(count)]
         names = [self.sheet.names.free(f"{self.layer.name}/{kind}") for _ in range(count)]
         attributes = {key: attribute for key, attribute in attributes.items() if attribute is not None}
-        for unknown in sorted(attributes.keys() - signature.attributes):
-            refuse(f"{kind} of opset {self.opset} has no attribute {unknown}")
+        for unknown_attribute in sorted(attributes.keys() - signature.attributes):
+            refuse(f"{kind} of opset {self.opset} has no attribute {unknown_attribute}")
         inputs_by_name = [self.name_of(operand) if operand else "" for operand in operands]
         self._nodes.append(Node(kind, inputs_by_name, names, attributes))
         results = []
         for index, (name, dtype) in enumerate(zip(names, result_types, strict=True)):
-            variable = signature.result(index)
-            result_type = wide_types.get(variable) or widened(signature, variable, dtype) or dtype
+            type_variable = signature.result(index)
+            result_type = wide_types.get(type_variable) or widened(signature, type_variable, dtype) or dtype
             results.append(self.cast(Tensor(name, result_type), dtype))
         return results
 
@@ -155,17 +155,17 @@ class Draft(Operands[Tensor]):
         return narrow_types, wide_types
 
     def _result_type(
-        self, kind: str, known: Form, index: int, narrow: dict[str, DataType], dtype: DataType | None
+        self, kind: str, signature: Form, index: int, narrow: dict[str, DataType], dtype: DataType | None
     ) -> DataType:
-        name = known.result(index)
+        name = signature.result(index)
         if name in narrow:
             return narrow[name]
-        only = known.allowed.get(name, frozenset({name}))
-        if len(only) == 1:
-            return type_of(next(iter(only)))
+        allowed_types = signature.allowed.get(name, frozenset({name}))
+        if len(allowed_types) == 1:
+            return type_of(next(iter(allowed_types)))
         assert dtype is not None, f"{kind}: the type of result {index} does not follow from the operands"
-        if widened(known, name, dtype) is None:
-            refuse(f"{kind} of ONNX (since opset {known.since}) gives no {dtype}")
+        if widened(signature, name, dtype) is None:
+            refuse(f"{kind} of ONNX (since opset {signature.since}) gives no {dtype}")
         return dtype
 
     def takes(self, kind: str, dtype: DataType) -> bool:

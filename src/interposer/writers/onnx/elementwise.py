@@ -108,9 +108,9 @@ def _power(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
         return draft.node("Pow", a, b)
     zero, zero_result = draft.like(0, b), draft.like(0, a)
     power = draft.node("Pow", a, draft.node("Max", b, zero))
-    even = draft.node("Equal", draft.node("Mod", b, draft.like(2, b)), zero)
+    is_even = draft.node("Equal", draft.node("Mod", b, draft.like(2, b)), zero)
     is_unit_base = draft.node("Equal", draft.node("Abs", a), draft.like(1, a))
-    inverse = draft.node("Where", is_unit_base, draft.node("Where", even, draft.like(1, a), a), zero_result)
+    inverse = draft.node("Where", is_unit_base, draft.node("Where", is_even, draft.like(1, a), a), zero_result)
     return draft.node("Where", draft.node("Less", b, zero), inverse, power)
 
 

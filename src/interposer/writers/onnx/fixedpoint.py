@@ -54,9 +54,9 @@ def factor_of(real: ArrayLike) -> Factor:
     multiplier = np.floor(mantissa * _UNIT + 0.5).astype(np.int64)
     carried = multiplier == _UNIT
     multiplier, shift = np.where(carried, _UNIT >> 1, multiplier), np.where(carried, exponent + 1, exponent)
-    tiny, huge = shift < -31, shift > 30
-    multiplier = np.where(tiny, 0, np.where(huge, _LARGEST, multiplier))
-    return Factor(multiplier, np.where(tiny, 0, np.minimum(shift, 30)).astype(np.int64))
+    is_tiny, is_huge = shift < -31, shift > 30
+    multiplier = np.where(is_tiny, 0, np.where(is_huge, _LARGEST, multiplier))
+    return Factor(multiplier, np.where(is_tiny, 0, np.minimum(shift, 30)).astype(np.int64))
 
 
 def times(draft: Draft, x: Tensor, factor: Factor) -> Tensor:

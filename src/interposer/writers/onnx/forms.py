@@ -70,13 +70,13 @@ def form(kind: str, opset: int) -> Form | None:
         type_constraint.type_param_str: frozenset(type_constraint.allowed_type_strs)
         for type_constraint in declaration.type_constraints
     }
-    variadic = bool(declaration.inputs) and declaration.inputs[-1].option.name == "Variadic"
+    is_variadic = bool(declaration.inputs) and declaration.inputs[-1].option.name == "Variadic"
     optional = frozenset(index for index, output in enumerate(declaration.outputs) if output.option.name == "Optional")
     attributes = frozenset(declaration.attributes)
     return Form(
         declaration.since_version,
         _types(declaration.inputs),
-        variadic,
+        is_variadic,
         _types(declaration.outputs),
         allowed,
         attributes,
@@ -85,7 +85,7 @@ def form(kind: str, opset: int) -> Form | None:
 
 
 def _types(formals: Sequence[object]) -> tuple[str, ...]:
-    return tuple(str(formal.type_str) for formal in formals)  # type: ignore[attr-defined]
+    return tuple(str(formal_parameter.type_str) for formal_parameter in formals)  # type: ignore[attr-defined]
 
 
 def has_type(dtype: DataType, opset: int) -> bool:

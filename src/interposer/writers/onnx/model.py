@@ -109,12 +109,12 @@ def _opsets(opset: int | None, oldest: int = OLDEST_OPSET) -> list[int]:
     By default, these are the usual ones from `oldest` on, and then the newest. `InvalidArgumentError` is raised for an
     opset that cannot be written.
     """
-    newest = newest_opset()
+    newest_version = newest_opset()
     if opset is None:
-        return [*(candidate for candidate in _USUAL_OPSETS if oldest <= candidate < newest), newest]
+        return [*(candidate for candidate in _USUAL_OPSETS if oldest <= candidate < newest_version), newest_version]
     opset = as_int(opset, "the opset must be a number")
-    if not OLDEST_OPSET <= opset <= newest:
-        raise InvalidArgumentError(f"the opset is {opset}; opsets {OLDEST_OPSET} to {newest} can be written")
+    if not OLDEST_OPSET <= opset <= newest_version:
+        raise InvalidArgumentError(f"the opset is {opset}; opsets {OLDEST_OPSET} to {newest_version} can be written")
     return [opset]
 
 
@@ -191,5 +191,5 @@ def _model(opset: int, ir_version: int | None) -> Message:
     imports = [package.helper.make_opsetid("", opset)]
     if ir_version is not None and not _OLDEST_IR <= ir_version <= package.IR_VERSION:
         raise InvalidArgumentError(f"ir_version is {ir_version}; expected {_OLDEST_IR} to {package.IR_VERSION}")
-    about = {"producer_name": "interposer", "producer_version": __version__}
-    return package.ModelProto(ir_version=ir_version or _oldest_ir_of(imports), opset_import=imports, **about)
+    producer_fields = {"producer_name": "interposer", "producer_version": __version__}
+    return package.ModelProto(ir_version=ir_version or _oldest_ir_of(imports), opset_import=imports, **producer_fields)

@@ -158,8 +158,8 @@ def _on_common_scale(
 
 def _add(draft: Draft, a: Tensor, b: Tensor, sign: int = 1) -> Tensor:
     left_shift = 15 if draft.info(0).dtype is DataType.INT16 else 20
-    rescaled_a, rescaled_b, common = _on_common_scale(draft, a, b, left_shift, sign)
-    factor = common / (2.0**left_shift * float(scale32(draft.result)))
+    rescaled_a, rescaled_b, common_scale = _on_common_scale(draft, a, b, left_shift, sign)
+    factor = common_scale / (2.0**left_shift * float(scale32(draft.result)))
     return rescaled(draft, draft.node("Add", rescaled_a, rescaled_b), factor, draft.result)
 
 
@@ -176,9 +176,9 @@ def _mul(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
 def _sq_diff(draft: Draft, a: Tensor, b: Tensor) -> Tensor:
     if draft.info(0).dtype is DataType.INT16:
         refuse("ONNX rounds quantized results otherwise")
-    rescaled_a, rescaled_b, common = _on_common_scale(draft, a, b, 7)
+    rescaled_a, rescaled_b, common_scale = _on_common_scale(draft, a, b, 7)
     difference = draft.node("Sub", rescaled_a, rescaled_b)
-    factor = common**2 / (2.0**14 * float(scale32(draft.result)))
+    factor = common_scale**2 / (2.0**14 * float(scale32(draft.result)))
     return rescaled(draft, draft.node("Mul", difference, difference), factor, draft.result)
 
 

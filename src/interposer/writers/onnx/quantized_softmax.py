@@ -64,9 +64,9 @@ def _exp_of_negative(x: Ints) -> Ints:
     It is a series for the remainder modulo 1/4, times a factor for every bit above it.
     """
     quarter = _code(0.25, _INPUT_BITS)
-    within = (x & (quarter - 1)) - quarter
-    exponential = _exp_near_eighth(np.clip(within << _INPUT_BITS, -_UNIT, _ONE))
-    above = within - x
+    quarter_part = (x & (quarter - 1)) - quarter
+    exponential = _exp_near_eighth(np.clip(quarter_part << _INPUT_BITS, -_UNIT, _ONE))
+    above = quarter_part - x
     for exponent in range(-2, _INPUT_BITS):
         bit = 1 << (31 - _INPUT_BITS + exponent)
         exponential = np.where(above & bit, _product(exponential, _code(np.exp(-(2.0**exponent)))), exponential)
@@ -132,8 +132,8 @@ class _Rows:
         It equals the number of powers of two that are greater than the element.
         """
         powers = self._draft.ints([1 << bits for bits in range(32)], "powers")
-        greater = self._draft.node("Less", self._draft.unsqueeze(x, [-1]), powers)
-        count = self._draft.cast(greater, DataType.INT64)
+        is_greater = self._draft.node("Less", self._draft.unsqueeze(x, [-1]), powers)
+        count = self._draft.cast(is_greater, DataType.INT64)
         return self._draft.reduce("ReduceSum", count, [-1], keep=False)
 
     def one_over_one_plus(self, x: Tensor) -> Tensor:

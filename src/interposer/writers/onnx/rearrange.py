@@ -92,8 +92,8 @@ def strided_slice(draft: Draft, op: StridedSlice) -> Tensor:
     axes = [axis for axis, _ in cuts]
     x = draft.slice(x, starts, ends, axes, steps if any(step != 1 for step in steps) else None)
     x = draft.squeeze(x, [axis for axis, indexer in enumerate(axis_indices) if isinstance(indexer, int)])
-    remaining = [indexer for indexer in index if not isinstance(indexer, int)]
-    return draft.unsqueeze(x, [axis for axis, indexer in enumerate(remaining) if indexer is None])
+    remaining_indexers = [indexer for indexer in index if not isinstance(indexer, int)]
+    return draft.unsqueeze(x, [axis for axis, indexer in enumerate(remaining_indexers) if indexer is None])
 
 
 def _may_start_before(index: slice, dim: int) -> bool:

@@ -312,6 +312,13 @@ def bidirectional_lstm(draft: Draft, op: BidirectionalSequenceLstm) -> list[Tens
     for number, (name, steps) in enumerate(zip(("forward", "backward"), steps_of_directions, strict=True)):
         units = draft.known(draft.results[2 + 2 * number].shape[1], "units")
         outcomes.append(_lstm(draft, op, _side(values, name), steps, _batch(draft, op), units))
-    forward, backward = outcomes
-    first, *second = _merged(draft, op, forward.outputs, backward.outputs)
-    return [first, forward.outputs[-1], forward.cell, backward.outputs[-1], backward.cell, *second]
+    forward_outcome, backward_outcome = outcomes
+    first, *second = _merged(draft, op, forward_outcome.outputs, backward_outcome.outputs)
+    return [
+        first,
+        forward_outcome.outputs[-1],
+        forward_outcome.cell,
+        backward_outcome.outputs[-1],
+        backward_outcome.cell,
+        *second,
+    ]

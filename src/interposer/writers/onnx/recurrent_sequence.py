@@ -65,8 +65,8 @@ def _dynamically_quantized(draft: Draft, op: LstmSequence, operands: Sequence[Te
     inputs += [parameter for _, *parameters in weights for parameter in parameters]
     starts = [operands[index] for index in STATES]
     names = [draft.name_of(tensor) if tensor else "" for tensor in inputs]
-    given = {key: attribute for key, attribute in _attributes(draft, op).items() if attribute is not None}
-    node = Node("DynamicQuantizeLSTM", names, [], given, domain=MICROSOFT)
+    given_attributes = {key: attribute for key, attribute in _attributes(draft, op).items() if attribute is not None}
+    node = Node("DynamicQuantizeLSTM", names, [], given_attributes, domain=MICROSOFT)
     outputs, *ends = draft.put(node, [DataType.FLOAT32] * op.num_results())
     return [outputs, *(_restored(draft, end, operands[4], start) for end, start in zip(ends, starts, strict=True))]
 

@@ -85,9 +85,11 @@ def rounds_alike(op: Resize, shape: TensorShape) -> bool:
 
 def _pixels(op: Resize, size: int, target_size: int) -> NDArray[np.int64]:
     """Return the pixels that the layer takes along an axis of `size` pixels; its coordinates are float32."""
-    over, under = (size - 1, target_size - 1) if op.align_corners and target_size > 1 else (size, target_size)
+    source_span, target_span = (
+        (size - 1, target_size - 1) if op.align_corners and target_size > 1 else (size, target_size)
+    )
     offset = np.float32(0.5 if op.half_pixel_centers else 0)
-    places = (np.arange(target_size, dtype=np.float32) + offset) * (np.float32(over) / np.float32(under))
+    places = (np.arange(target_size, dtype=np.float32) + offset) * (np.float32(source_span) / np.float32(target_span))
     return _within(np.floor(places.astype(np.float64) + 0.5) if op.align_corners else np.floor(places), size)
 
 

@@ -55,9 +55,13 @@ def einsum(draft: Draft, op: Einsum) -> Tensor:
         refuse(f"its equation {op.equation!r} broadcasts the axes of an ellipsis")
     sizes: dict[str, set[int]] = {}
     for subscript, info in zip(subscripts, draft.infos, strict=True):
-        leading, _, trailing = subscript.partition("...")
-        dims = [*info.shape[: len(leading)], *info.shape[len(info.shape) - len(trailing) :]] if info else []
-        for letter, dim in zip(leading + trailing, dims, strict=True):
+        leading_letters, _, trailing_letters = subscript.partition("...")
+        dims = (
+            [*info.shape[: len(leading_letters)], *info.shape[len(info.shape) - len(trailing_letters) :]]
+            if info
+            else []
+        )
+        for letter, dim in zip(leading_letters + trailing_letters, dims, strict=True):
             sizes.setdefault(letter, set()).add(dim)
     if any(len(letter_sizes) > 1 for letter_sizes in sizes.values()):
         refuse(f"its equation {op.equation!r} repeats an axis of size 1")

@@ -156,8 +156,8 @@ def _selu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
 
 
 def _celu(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:
-    grown = _linear(draft, _unary(draft, "EXP", scaled(draft, x, 1 / a)), a, -a)
-    return _binary(draft, "ADD", _unary(draft, "RELU", x), _binary(draft, "MINIMUM", grown, 0))
+    exponential_part = _linear(draft, _unary(draft, "EXP", scaled(draft, x, 1 / a)), a, -a)
+    return _binary(draft, "ADD", _unary(draft, "RELU", x), _binary(draft, "MINIMUM", exponential_part, 0))
 
 
 def _softsign(draft: Draft, x: Tensor, a: float, b: float) -> Tensor:

@@ -73,8 +73,8 @@ def transpose_weights(op: FullyConnected, layer: Layer) -> Replacement:
         return None
     array = np.asarray(weights.constant)
     columns = array if op.transpose_weight_matrix else array.transpose()
-    back = [transpose.op.permutation.index(axis) for axis in range(len(shape))]
-    moved_columns = columns.reshape(-1, *shape[1:]).transpose(back).reshape(columns.shape)
+    inverse_permutation = [transpose.op.permutation.index(axis) for axis in range(len(shape))]
+    moved_columns = columns.reshape(-1, *shape[1:]).transpose(inverse_permutation).reshape(columns.shape)
     transposed_weights = constant(
         moved_columns if op.transpose_weight_matrix else moved_columns.transpose(),
         weights.known.quantization,

@@ -128,7 +128,7 @@ def reverse(draft: Draft, op: ReverseV2) -> Tensor:
     if len(set(axes)) < len(axes):
         refuse("it turns an axis twice")
     x, first_axis = draft.operand(0), min(axes)
-    together = sorted(axes) == list(range(first_axis, first_axis + len(axes)))
-    for group in [axes] if together else [[axis] for axis in axes]:
+    are_adjacent = sorted(axes) == list(range(first_axis, first_axis + len(axes)))
+    for group in [axes] if are_adjacent else [[axis] for axis in axes]:
         x = draft.node("REVERSE_V2", x, draft.ints(group, "axes"), giving=draft.result)
     return x

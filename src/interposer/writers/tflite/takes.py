@@ -205,10 +205,10 @@ def needs_zero(kind: str, infos: Sequence[TensorInfo]) -> bool:
 
     `infos` are those of the data and of the results. QUANTIZE between int16 and other types takes any zero point.
     """
-    short = [info.quantization for info in infos if info.dtype is DataType.INT16]
-    if kind not in _SYMMETRIC_INT16 or (kind == "QUANTIZE" and len(short) < len(infos)):
+    int16_quantizations = [info.quantization for info in infos if info.dtype is DataType.INT16]
+    if kind not in _SYMMETRIC_INT16 or (kind == "QUANTIZE" and len(int16_quantizations) < len(infos)):
         return False
-    return any(q is not None and any(q.zero_points) for q in short)
+    return any(q is not None and any(q.zero_points) for q in int16_quantizations)
 
 
 def wider(kind: str, dtype: DataType) -> DataType | None:

@@ -37,11 +37,11 @@ def sliding(windows: Sequence[Window], sizes: Sequence[int], counts: Sequence[in
     `sizes` are the sizes of the image. SAME is used if it gives exactly the windows' pads.
     """
     pads = [_needed(*axis) for axis in zip(windows, sizes, counts, strict=True)]
-    none = ((0, 0),) * len(windows)
+    no_pads = ((0, 0),) * len(windows)
     if not any(map(any, pads)):
-        return Sliding(VALID, none)
+        return Sliding(VALID, no_pads)
     if all(pair == window.same_pads(size) for pair, window, size in zip(pads, windows, sizes, strict=True)):
-        return Sliding(SAME, none)
+        return Sliding(SAME, no_pads)
     return Sliding(VALID, tuple(pads))
 
 

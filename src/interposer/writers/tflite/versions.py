@@ -56,9 +56,9 @@ def _version_of_recurrent(operator: Operator) -> int:
     x, weights = operator.inputs[0], next(filter(None, operator.inputs[1:]))
     if x is not None and x.info.is_quantized:
         return _SVDF_OF_INTEGERS if operator.kind == "SVDF" else 1
-    symmetric, asymmetric = _RECURRENT[operator.kind]
+    symmetric_version, asymmetric_version = _RECURRENT[operator.kind]
     is_asymmetric = operator.options.get("asymmetric_quantize_inputs")
-    return 1 if not weights.info.is_quantized else asymmetric if is_asymmetric else symmetric
+    return 1 if not weights.info.is_quantized else asymmetric_version if is_asymmetric else symmetric_version
 
 
 def version_of(operator: Operator) -> int:

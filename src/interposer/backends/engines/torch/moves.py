@@ -105,11 +105,11 @@ def pad(op: Pad, layer: Layer) -> Function:
     """Return a function that pads with a constant; torch expects the padding of the last axis first."""
     if op.padding_mode is not PaddingMode.CONSTANT:
         raise RefusedError(f"torch supports only constant padding for all ranks, not {op.padding_mode.name}")
-    kind = kind_of(layer.values[0])
+    dtype = kind_of(layer.values[0])
     pads = [size for pair in reversed(op.pad_list) for size in pair]
-    if not kind.is_float and op.pad_value != int(op.pad_value):
-        raise RefusedError(f"the value {op.pad_value} does not fit into {kind}")
-    value = op.pad_value if kind.is_float else int(op.pad_value)
+    if not dtype.is_float and op.pad_value != int(op.pad_value):
+        raise RefusedError(f"the value {op.pad_value} does not fit into {dtype}")
+    value = op.pad_value if dtype.is_float else int(op.pad_value)
     return lambda x: functional.pad(x, pads, value=value)
 
 
