@@ -374,9 +374,8 @@ class Steps:
         self._catch_up(life)
         workload.factory.configure(life)
         seconds, request_title = self._factory.supervisor.how.deadline_seconds, f"the run of layer {workload.title}"
-        brought_tensors = self._bring_in(
-            life, [handle for handle in inputs if handle is not None and not self._is_own(handle)]
-        )
+        other_inputs = [handle for handle in inputs if handle is not None and not self._is_own(handle)]
+        brought_tensors = self._bring_in(life, other_inputs)
         request: Plain = {
             "do": "late",
             "network": self._factory.number,
