@@ -555,13 +555,14 @@ class TensorInfo:
     @classmethod
     def of(cls, array: Array, quantization: Quantization | None = None) -> TensorInfo:
         """Return the info of a constant: shape and type of the array, this quantization, and the array as its value."""
-        array = plain_array(array, "the constant", InvalidArgumentError)
-        info = object.__new__(cls)
-        object.__setattr__(info, "shape", TensorShape.of(array))
-        object.__setattr__(info, "dtype", DataType.of(array.dtype))
-        object.__setattr__(info, "quantization", quantization)
-        object.__setattr__(info, "constant", array)
-        object.__setattr__(info, "element", None)
+        if type(array) is not np.ndarray:  # this and what follows are fast paths, as networks have many constants
+            array = plain_array(array, "the constant", InvalidArgumentError)
+        info, set_slot = object.__new__(cls), object.__setattr__
+        set_slot(info, "shape", TensorShape.of(array))
+        set_slot(info, "dtype", _of_dtype(array.dtype))
+        set_slot(info, "quantization", quantization)
+        set_slot(info, "constant", array)
+        set_slot(info, "element", None)
         if quantization is not None and not _surely_fits(quantization, info.dtype):
             for error in info._quantization_problems(quantization):
                 raise InvalidArgumentError(error)

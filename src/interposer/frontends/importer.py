@@ -27,7 +27,7 @@ from interposer.frontends.folding import Folder, fold_dimensions
 from interposer.frontends.refusals import Refusals
 from interposer.frontends.unsupported import Needs, UnboundFormError, UnsupportedFormError, needs_of
 from interposer.ir.graph import Graph, Layer, Value
-from interposer.ir.inference import declare_quantization, infer_layer
+from interposer.ir.inference import declare_quantization, infer_layer, infos_known
 from interposer.ir.network import Network
 from interposer.kernels.operand_values import value_error
 from interposer.ops.control import Constant, Input
@@ -295,7 +295,7 @@ class Importer:
         `name` may get a number appended; `source` says in messages where the constant comes from. `ParseError` is
         raised if the quantization does not fit the array.
         """
-        return self._added(Constant(share(array), quantization), (), name, source, ()).outputs[0]
+        return self._added(Constant.of(share(array), quantization), (), name, source, ()).outputs[0]
 
     def add(
         self,
@@ -324,6 +324,20 @@ class Importer:
         for value, (info, array) in zip(layer.outputs, folded or (), strict=False):
             self._note_collection(value, info, array)
         return [value if value.constant is None else self._settled(value) for value in layer.outputs]
+
+    def add_known(
+        self, op: Op, operands: Sequence[Value], name: str, source: str, info: TensorInfo, *, declared: bool = False
+    ) -> Value:
+        """Add a layer without folding and inference, and return its only output, which has this info.
+
+        The operator must accept the operands for certain, and inference must give this info. With `declared`, the
+        quantization of the info cannot be inferred, and is declared.
+        """
+        outputs = (info,) if declared else ()
+        layer = self.network.graph.add(op, operands, name=self._name(name), outputs=outputs, source=source)
+        infos_known(layer, info)
+        self._pass_on(operands, layer.outputs)
+        return layer.outputs[0]
 
     def add_layer(
         self,

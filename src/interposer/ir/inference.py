@@ -31,6 +31,7 @@ __all__ = [
     "inferences_remembered",
     "inferred_for",
     "infos_for",
+    "infos_known",
     "known_inference",
     "layer_problems",
     "shaped_by_data",
@@ -110,6 +111,14 @@ def declare_quantization(value: Value, quantization: Quantization) -> None:
     value.info = value.declared = TensorInfo(inferred_info.shape, inferred_info.dtype, quantization)
     if layer.inferred is not None:
         _set_inferred(layer, layer.input_infos, tuple([output.info for output in layer.outputs]))
+
+
+def infos_known(layer: Layer, *infos: TensorInfo) -> None:
+    """Set the infos of a layer's outputs as if they were inferred.
+
+    The caller is certain that the operator accepts the inputs, and that inference would give the same infos.
+    """
+    _set_inferred(layer, layer.input_infos, infos)
 
 
 _Infos = tuple[TensorInfo | None, ...]

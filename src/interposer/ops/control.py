@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from interposer.core.schema import Op, attribute, op, operand, result
 from interposer.core.traits import Role, Trait
 from interposer.core.types import ANYTHING, Array, Quantization, TensorInfo
@@ -72,6 +74,20 @@ class Constant(Op):
     quantization: Quantization | None = attribute(
         default=None, doc="Scale and zero point, if the integers are quantized values."
     )
+
+    @classmethod
+    def of(cls, array: Array, quantization: Quantization | None = None) -> Constant:
+        """Return the constant with this array and quantization, faster than the constructor.
+
+        The constructor converts other values to arrays. An array that it would have to convert is passed to it.
+        """
+        if type(array) is not np.ndarray or array.dtype.kind not in "biuf" or not array.dtype.isnative:
+            return cls(array, quantization)
+        view = array.view()
+        view.flags.writeable = False
+        constant = object.__new__(cls)
+        constant.__dict__.update(value=view, quantization=quantization)
+        return constant
 
     def infer(self) -> TensorInfo:
         return self.info

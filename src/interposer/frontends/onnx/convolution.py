@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache, lru_cache
 
 from interposer.core.errors import ParseError
 from interposer.core.schema import Op
@@ -92,15 +93,31 @@ def convolved(
     op: Op
     if rank == 5:
         op = Convolution3d(**node_windows.pads(), **node_windows.steps(), groups=groups, data_layout=DataLayout.NCDHW)
-        weights = node.step(Transpose((2, 3, 4, 1, 0)), weights)
+        weights = node.step(_transpose((2, 3, 4, 1, 0)), weights)
     elif groups > 1 and x.known.shape[1] == groups and weights.known.shape[1] == 1:
-        op = DepthwiseConvolution2d(**node_windows.pads(), **node_windows.steps())
-        weights = node.step(Transpose((1, 2, 3, 0)), weights)
+        op = _depthwise_convolution(node_windows)
+        weights = node.step(_transpose((1, 2, 3, 0)), weights)
     else:
-        op = Convolution2d(**node_windows.pads(), **node_windows.steps(), groups=groups)
+        op = _convolution(node_windows, groups)
     if quantization is not None:
         op = op.replace(requantization=Requantization.HALF_TO_EVEN)
     return _finished(node, op, rank, (x, weights, bias), quantization)
+
+
+@lru_cache
+def _convolution(node_windows: Windows, groups: int) -> Convolution2d:
+    """Return the operator for these windows; equal ones are created once, as most layers of a network share few."""
+    return Convolution2d(**node_windows.pads(), **node_windows.steps(), groups=groups)
+
+
+@lru_cache
+def _depthwise_convolution(node_windows: Windows) -> DepthwiseConvolution2d:
+    return DepthwiseConvolution2d(**node_windows.pads(), **node_windows.steps())
+
+
+@cache
+def _transpose(permutation: tuple[int, ...]) -> Transpose:
+    return Transpose(permutation)
 
 
 def _finished(

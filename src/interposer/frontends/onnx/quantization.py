@@ -157,7 +157,7 @@ def _dequantized_by_constants(node: Node, q: Quantization, dtype: DataType) -> V
     array = node.unused_initializer(0)
     if array is None or node.dtype(0) not in QUANTIZABLE:
         return dequantized(node, node.value(0), q, dtype)
-    return dequantized(node, node.constant(array, q), q, dtype)
+    return _dequantized(node, node.constant(array, q), dtype, node.name)
 
 
 def _block_dequantize(node: Node, dtype: DataType) -> BlockDequantize | None:
@@ -317,7 +317,8 @@ def quantization(node: Node, index: int, rank: int, axis: int | None = None) -> 
         raise ParseError(f"its scale has shape {list(scale.shape)}, its zero point {list(zero_point.shape)}")
     if scale.ndim != 1:
         raise ParseError(f"its scale has shape {list(scale.shape)}; expected one number, or one for each channel")
-    axis = checked_axis(node.integer("axis", 1) if axis is None else axis, rank)
+    axis = node.integer("axis", 1) if axis is None else axis
+    axis = axis if 0 <= axis < rank else checked_axis(axis, rank)
     return Quantization.of_arrays(scale.astype(np.float64), zero_point.astype(np.int64), axis)
 
 
@@ -325,7 +326,14 @@ def requantized(node: Node, floats: Value, dtype: DataType, q: Quantization) -> 
     """Return float values quantized to `dtype` with the quantization `q`, ties to even, as the node's own result."""
     if not floats.known.dtype.is_float:
         floats = node.step(Cast(DataType.FLOAT32), floats)
-    return node.result(_quantize(dtype), floats, quantization=q)
+    info = TensorInfo(floats.known.shape, dtype, q)
+    return node.importer.add_known(_quantize(dtype), (floats,), node.name, node.source, info, declared=True)
+
+
+def _dequantized(node: Node, stored: Value, dtype: DataType, name: str) -> Value:
+    """Return a quantized tensor, whose quantization is known, dequantized to floats by a layer with this name."""
+    info = TensorInfo(stored.known.shape, dtype)
+    return node.importer.add_known(_dequantize(dtype), (stored,), name, node.source, info)
 
 
 @cache
@@ -350,18 +358,18 @@ def dequantized(node: Node, stored: Value, q: Quantization, dtype: DataType, *, 
     A constant, or a tensor that is known to have the quantization `q`, needs one operator. Other integers are converted
     with arithmetic, as their producer may use other scales.
     """
-    add_layer = node.result if final else node.step
     if stored.constant is not None and stored.known.dtype in QUANTIZABLE:
         stored = with_quantization(node, stored, q)
     stored_quantization = stored.known.quantization
     if stored_quantization is q or stored_quantization == q:
-        return add_layer(_dequantize(dtype), stored)
+        return _dequantized(node, stored, dtype, node.name if final else node.step_name(_dequantize(dtype)))
     if stored.known.dtype in QUANTIZABLE:
         stored = node.step(Cast(DataType.INT32), stored)
     if any(q.zero_points):
         zero_points = np.array(q.zero_points).astype(stored.known.dtype.numpy)
         stored = node.step(Subtraction(), stored, node.constant(_broadcast_array(q.axis, zero_points, stored)))
     scale = _broadcast_array(q.axis, np.array(q.scales), stored).astype(dtype.numpy)
+    add_layer = node.result if final else node.step
     return add_layer(Multiplication(), node.step(Cast(dtype), stored), node.constant(scale))
 
 
