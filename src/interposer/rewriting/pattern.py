@@ -221,4 +221,4 @@ def scalar(value: Value | None) -> float | None:
 
 def constant(value: Array, quantization: Quantization | None = None, name: str = "") -> New:
     """Return the description of a new Constant layer with this array, quantization and name."""
-    return New(Constant(share(value) if value.base is None else value, quantization), name=name)
+    return New(Constant.of(share(value) if value.base is None else value, quantization), name=name)

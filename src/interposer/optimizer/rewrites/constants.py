@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from interposer.core.schema import Op
 from interposer.core.traits import Trait
-from interposer.core.types import Array
-from interposer.ir.graph import Layer, Use
+from interposer.core.types import Array, TensorInfo
+from interposer.ir.graph import Layer, Use, Value
 from interposer.kernels import evaluate
 from interposer.ops import (
     BatchMatMul,
@@ -21,7 +22,7 @@ from interposer.ops import (
 )
 from interposer.rewriting.pattern import Replacement, constant, rewrite
 
-__all__ = ["MAX_GROWTH", "MAX_REALS", "fold_constants", "folded", "is_packed_weight", "products_of"]
+__all__ = ["MAX_GROWTH", "MAX_REALS", "fold_constants", "folded", "folded_result", "is_packed_weight", "products_of"]
 
 _log = logging.getLogger("interposer.optimizer")
 MAX_GROWTH: Final = 1 << 20
@@ -86,6 +87,18 @@ def folded(layer: Layer) -> Replacement:
     return constants[0] if len(constants) == 1 else constants
 
 
+def folded_result(op: Op, inputs: Sequence[Value | None], info: TensorInfo) -> Array | None:
+    """Return the only result, with this info, of an operator on these inputs; None as for `folded`."""
+    infos = [None if value is None else value.known for value in inputs]
+    arrays = [None if value is None else value.constant for value in inputs]
+    if not op.executable or not all(value is None or value.is_constant for value in inputs):
+        return None
+    if not _are_small(op, [known for known in infos if known is not None], [info]):
+        return None
+    results = _evaluated(op, op.op_name(), arrays, infos, [info])
+    return None if results is None else results[0]
+
+
 def _is_known(layer: Layer) -> bool:
     """Return True if the layer's results are known, or if it has inputs and all are constants."""
     for value in layer.inputs:
@@ -95,14 +108,16 @@ def _is_known(layer: Layer) -> bool:
 
 
 def _is_small(layer: Layer) -> bool:
-    outputs = layer.output_infos
-    if not outputs or not all(info.is_tensor and info.is_concrete for info in outputs):
+    return _are_small(layer.op, [value.known for value in layer.values], layer.output_infos)
+
+
+def _are_small(op: Op, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> bool:
+    """Return True if results with the infos `outputs` may replace an operator on present inputs."""
+    if not outputs or not all([info.is_tensor and info.is_concrete for info in outputs]):
         return False
-    output_bytes = sum(info.num_bytes for info in outputs)
-    input_bytes = sum(value.known.num_bytes for value in layer.values if value.known.is_concrete)
-    if Trait.CONVERTS in layer.op.traits and (
-        layer.values[0].known.dtype.bits >= _FEW_BITS or output_bytes <= MAX_REALS
-    ):
+    output_bytes = sum([info.num_bytes for info in outputs])
+    input_bytes = sum([info.num_bytes for info in inputs if info.is_concrete])
+    if Trait.CONVERTS in op.traits and (inputs[0].dtype.bits >= _FEW_BITS or output_bytes <= MAX_REALS):
         return True
     return output_bytes <= max(MAX_GROWTH, input_bytes)
 
@@ -112,8 +127,18 @@ def _values(layer: Layer) -> list[Array] | None:
     if all(array is not None for array in known_arrays):
         return [array for array in known_arrays if array is not None]
     arrays = [None if value is None else value.constant for value in layer.inputs]
+    return _evaluated(layer.op, layer, arrays, layer.input_infos, layer.output_infos)
+
+
+def _evaluated(
+    op: Op,
+    title: object,
+    arrays: Sequence[Array | None],
+    inputs: Sequence[TensorInfo | None],
+    outputs: Sequence[TensorInfo],
+) -> list[Array] | None:
     try:
-        return evaluate(layer.op, arrays, layer.input_infos, layer.output_infos)
+        return evaluate(op, arrays, inputs, outputs)
     except Exception as error:  # what fails here fails again when the layer runs, and is reported there
-        _log.info("layer %s is not folded: %s: %s", layer, type(error).__name__, error)
+        _log.info("layer %s is not folded: %s: %s", title, type(error).__name__, error)
         return None

@@ -49,13 +49,14 @@ from interposer.ops import (
 from interposer.ops.elementwise import BinaryOperation
 from interposer.ops.pooling import PoolingAlgorithm
 from interposer.ops.reduction import ReduceOperation
-from interposer.optimizer.rewrites.constants import fold_constants
+from interposer.optimizer.rewrites.constants import fold_constants, folded_result
 from interposer.rewriting.pattern import New, Replacement, above, above_with, constant, gives, info_of, rewrite
 
 __all__ = ["INTEGERS", "computing_layer", "dequantize_later", "integer_candidates"]
 
 Rule: TypeAlias = Callable[[Any, Layer, TensorInfo], New | None]
 
+_DEQUANTIZE: Final = Dequantize()
 EIGHT_BITS: Final = frozenset({DataType.INT8, DataType.UINT8})
 _TYPES: Final = EIGHT_BITS | {DataType.INT16}
 
@@ -82,7 +83,8 @@ def computing_layer(layer: Layer) -> Layer:
 def dequantize_later(op: Op, layer: Layer) -> Replacement:
     """Replace a Dequantize before a layer that moves or selects elements by one after it.
 
-    The layer then works on the quantized values, which are smaller. It must not repeat them.
+    The layer then works on the quantized values, which are smaller. It must not repeat them. Of constant weights, it is
+    replaced by the moved constant.
     """
     data_index = _data(layer)
     quantized = None if data_index is None else quantized_source(layer.inputs[data_index])
@@ -94,7 +96,10 @@ def dequantize_later(op: Op, layer: Layer) -> Replacement:
         return None
     if not quantized.is_constant and moved.num_elements > quantized.known.num_elements:
         return None
-    return New(Dequantize(), [New(op, inputs, info=moved, like=layer)])
+    stored = folded_result(op, inputs, moved) if quantized.is_constant else None
+    if stored is not None:
+        return New(_DEQUANTIZE, [New(constant(stored, moved.quantization).op, like=layer)])
+    return New(_DEQUANTIZE, [New(op, inputs, info=moved, like=layer)])
 
 
 def _data(layer: Layer) -> int | None:
@@ -274,6 +279,7 @@ class _RuleOfKind(dict[type[Op], Rule | None]):
 _RULE_OF_KIND: Final = _RuleOfKind()
 
 
+@lru_cache
 def _is_weighted(op: Op, count: int) -> bool:
     """Return True if an operator multiplies its first operand by its second one, the weights, and adds a bias."""
     if count not in (2, 3) or len(op.operands) < count:
