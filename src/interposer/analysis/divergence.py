@@ -81,8 +81,8 @@ class Divergence:
                 return cls(dtype)
             return cls._faulty(dtype, "other elements than there should be")
         element_info = info.element or TensorInfo(..., info.dtype)
-        parts = [cls.between(*pair, element_info) for pair in zip(actual, expected, strict=True)]
-        return max(parts, key=lambda divergence: divergence.relative, default=cls(str(info.dtype)))
+        divergences = [cls.between(*pair, element_info) for pair in zip(actual, expected, strict=True)]
+        return max(divergences, key=lambda divergence: divergence.relative, default=cls(str(info.dtype)))
 
     @classmethod
     def _faulty(cls, dtype: str, fault: str) -> Divergence:

@@ -99,10 +99,10 @@ def machine_report(seconds: float = SECONDS, progress: Callable[[str, int, int],
     """
     networks = list(fixed_networks())
     measurements = []
-    for number, (name, network, data) in enumerate(networks):
+    for number, (name, network, input_array) in enumerate(networks):
         if progress:
             progress(name, number, len(networks))
-        measurements.append(_measured(name, network, data, seconds))
+        measurements.append(_measured(name, network, input_array, seconds))
     return MachineReport(_machine(), tuple(measurements))
 
 
@@ -161,8 +161,8 @@ def _number(path: Path) -> int | None:
 # --- measurements -----------------------------------------------------------------------------------------------------
 
 
-def _measured(name: str, network: Any, data: np.ndarray, seconds: float) -> Measurement:
-    expected = load(network, backends=["CpuRef"]).run([data])[0]
+def _measured(name: str, network: Any, input_array: np.ndarray, seconds: float) -> Measurement:
+    expected = load(network, backends=["CpuRef"]).run([input_array])[0]
     times: list[float] = []
     differences: list[float] = []
     layers_on_reference = 0
@@ -170,8 +170,8 @@ def _measured(name: str, network: Any, data: np.ndarray, seconds: float) -> Meas
         options = OptimizerOptions(model_options={"CpuAcc": {"NumberOfThreads": threads}})
         model = load(network, backends=["CpuAcc", "CpuRef"], options=options)
         layers_on_reference = model.explain().to_dict()["counts"]["CpuRef"]
-        differences.append(_difference(model.run([data])[0], expected))
-        times.append(_median(lambda model=model: model.run([data]), seconds))  # type: ignore[misc]
+        differences.append(_difference(model.run([input_array])[0], expected))
+        times.append(_median(lambda model=model: model.run([input_array]), seconds))  # type: ignore[misc]
     difference = float(np.max(differences))  # NaN if either is
     limit = 0 if name.endswith("int8") else FLOAT_TOLERANCE
     return Measurement(name, (times[0], times[1]), difference, difference <= limit, layers_on_reference)
@@ -199,9 +199,9 @@ def fixed_networks() -> Iterator[tuple[str, Any, np.ndarray]]:
     """Yield the name of each network of the fixed set, the network, and its input: each in float32 and in int8."""
     for name, (build, shape) in _FIXED.items():
         draw = np.random.default_rng(5)
-        network, data = build(draw), draw.normal(size=shape).astype(np.float32)
-        yield f"{name} float32", network, data
-        yield f"{name} int8", quantize(network, [data]), data
+        network, input_array = build(draw), draw.normal(size=shape).astype(np.float32)
+        yield f"{name} float32", network, input_array
+        yield f"{name} int8", quantize(network, [input_array]), input_array
 
 
 class _Layers:

@@ -62,8 +62,12 @@ def is_address(text: str) -> bool:
 
     The name of a class consists of identifiers. ``"Npu:1"`` and ``"Npu:pci:0000:41:00.0"`` do not.
     """
-    parts = split_address(text)
-    return parts is not None and parts[1] != "" and not all(name.isidentifier() for name in parts[1].split("."))
+    id_and_device = split_address(text)
+    return (
+        id_and_device is not None
+        and id_and_device[1] != ""
+        and not all(name.isidentifier() for name in id_and_device[1].split("."))
+    )
 
 
 def device_index(devices: Sequence[Device], text: str) -> int | None:

@@ -155,8 +155,8 @@ class TensorHandleFactoryRegistry:
         """
         if not isinstance(factory, TensorHandleFactory):
             raise BackendContractError(f"{factory!r} is not a TensorHandleFactory")
-        parts = factory.id.split("/") if isinstance(getattr(factory, "id", None), str) else []
-        if len(parts) != _PARTS or not all(parts):
+        id_parts = factory.id.split("/") if isinstance(getattr(factory, "id", None), str) else []
+        if len(id_parts) != _PARTS or not all(id_parts):
             factory_id = getattr(factory, "id", None)
             raise BackendContractError(
                 f"a tensor handle factory has the id {factory_id!r}; expected 'Vendor/Backend/Name'"

@@ -280,12 +280,12 @@ class Predictor:
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:
-    text = os.fsdecode(path)
-    if not text:
+    path_text = os.fsdecode(path)
+    if not path_text:
         raise ParseError("the path of the model is empty")
-    if "://" in text and not os.path.exists(text):
-        raise ParseError("this is a URL; copy the file to a path that all workers can read", path=text)
-    return os.path.abspath(text)
+    if "://" in path_text and not os.path.exists(path_text):
+        raise ParseError("this is a URL; copy the file to a path that all workers can read", path=path_text)
+    return os.path.abspath(path_text)
 
 
 def _with_absolute_paths(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -72,8 +72,13 @@ class Runs:
         infos = self._model.inputs
         arrays = {name: stacked(name, self._columns[name][rows], info) for name, info in infos.items()}
         layout = self._layout.fitted(arrays, infos)
-        parts = [self._run(layout, arrays, part) for part in layout.chunks(rows.stop - rows.start)]
-        return {name: _concatenated(name, [part[name] for part in parts]) for name in parts[0]}
+        outputs_of_parts = [
+            self._run(layout, arrays, part_outputs) for part_outputs in layout.chunks(rows.stop - rows.start)
+        ]
+        return {
+            name: _concatenated(name, [part_outputs[name] for part_outputs in outputs_of_parts])
+            for name in outputs_of_parts[0]
+        }
 
     def _run(self, layout: Layout, arrays: Mapping[str, Array], rows: slice) -> _Outputs:
         names = list(dict.fromkeys(self._values.values()))
@@ -120,14 +125,14 @@ def _unlike(outcome: _Outcome, first_outputs: _Outputs) -> str:
     return ""
 
 
-def _concatenated(name: str, parts: Sequence[Array]) -> Array:
-    for part in parts:
-        if part.shape[1:] != parts[0].shape[1:]:
+def _concatenated(name: str, arrays: Sequence[Array]) -> Array:
+    for array in arrays:
+        if array.shape[1:] != arrays[0].shape[1:]:
             raise BindingError(
-                f"the output {name!r} has rows of different shapes, such as {parts[0].shape[1:]} and {part.shape[1:]}; "
-                "one column needs rows of one shape"
+                f"the output {name!r} has rows of different shapes, such as {arrays[0].shape[1:]} and "
+                f"{array.shape[1:]}; one column needs rows of one shape"
             )
-    return np.concatenate(parts) if parts[1:] else parts[0]
+    return np.concatenate(arrays) if arrays[1:] else arrays[0]
 
 
 def _empty(info: TensorInfo | None, layout: Layout) -> Array:

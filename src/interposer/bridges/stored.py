@@ -127,8 +127,8 @@ def _digest(graph: StoredGraph, options: BridgeOptions) -> str:
     digest = hashlib.sha256()
     for fact in (__version__, package_digest(), identities, options.essence(), graph.outputs, *graph.facts()):
         digest.update(repr(fact).encode())
-    for data in graph.constants():
-        digest.update(data)
+    for constant_bytes in graph.constants():
+        digest.update(constant_bytes)
     return digest.hexdigest()[:32]
 
 

@@ -23,12 +23,12 @@ def warn_once(consequence: str, error: Exception) -> None:
     The traceback is logged too if the error is not an `InterposerError`, as it then shows a defect of Interposer.
     """
     is_known = isinstance(error, InterposerError)
-    text = f"{consequence}: {error if is_known else unexpected(error)}"
+    message = f"{consequence}: {error if is_known else unexpected(error)}"
     with _lock:
-        if text in _logged or len(_logged) >= _MOST:
+        if message in _logged or len(_logged) >= _MOST:
             return
-        _logged.add(text)
-    _log.warning("%s", text, exc_info=None if is_known else error)
+        _logged.add(message)
+    _log.warning("%s", message, exc_info=None if is_known else error)
 
 
 def unexpected(error: Exception) -> str:

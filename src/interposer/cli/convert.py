@@ -103,8 +103,8 @@ def _refuse_options_of_others(args: argparse.Namespace, format: Format) -> None:
     own_names = {option.name for option in format.write_options}
     for option, titles in _options().items():
         if option.name not in own_names and getattr(args, option.name) not in (None, False):
-            text = f"{_flag(option.name)} is for {' and '.join(titles)}, but the output is {args.output!r}"
-            raise InvalidArgumentError(text)
+            message = f"{_flag(option.name)} is for {' and '.join(titles)}, but the output is {args.output!r}"
+            raise InvalidArgumentError(message)
 
 
 def _write(format: Format, network: Network, args: argparse.Namespace) -> str:
@@ -113,7 +113,7 @@ def _write(format: Format, network: Network, args: argparse.Namespace) -> str:
     try:
         return format.write(network, args.output, options)
     except UnwritableError as error:
-        text = str(error)
+        message = str(error)
         for option in format.write_options:
-            text = text.replace(option.argument, _flag(option.name)) if option.argument else text
-        raise InterposerError(text) from error
+            message = message.replace(option.argument, _flag(option.name)) if option.argument else message
+        raise InterposerError(message) from error

@@ -34,13 +34,13 @@ def read_labels(path: str) -> Labels:
     if lines == [""]:
         raise InvalidArgumentError(f"{path}: there are no labels in this file")
     line_matches = [_NUMBERED.fullmatch(line) for line in lines if line.strip()]
-    pairs = [(int(line_match[1]), line_match[2].strip()) for line_match in line_matches if line_match]
-    if len(pairs) < len(line_matches):
+    numbered_labels = [(int(line_match[1]), line_match[2].strip()) for line_match in line_matches if line_match]
+    if len(numbered_labels) < len(line_matches):
         return {index: line.strip() for index, line in enumerate(lines)}
-    [(number, count)] = Counter(number for number, _ in pairs).most_common(1)
+    [(number, count)] = Counter(number for number, _ in numbered_labels).most_common(1)
     if count > 1:
         raise InvalidArgumentError(f"{path}: {number} is the number of {count} labels")
-    return dict(pairs)
+    return dict(numbered_labels)
 
 
 def check_count(labels: Labels, classes: int, path: str) -> None:

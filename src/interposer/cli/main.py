@@ -243,8 +243,8 @@ def _message(error: Exception) -> str:
     too_many_files = _too_many_files(error)
     if too_many_files is None:
         return _sentence_of(error)
-    text = _sentence_of(error if isinstance(error, InterposerError) else too_many_files)
-    return f"{text}; ulimit -n shows and raises the limit of this process"
+    message = _sentence_of(error if isinstance(error, InterposerError) else too_many_files)
+    return f"{message}; ulimit -n shows and raises the limit of this process"
 
 
 def _sentence_of(error: Exception) -> str:
@@ -269,12 +269,12 @@ def _sentence_of(error: Exception) -> str:
 
 def _sentence_of_system(error: OSError) -> str:
     name = error.filename or ("standard output" if error.errno in _OF_WRITING else None)
-    text = ": ".join(map(str, filter(None, (name, error.strerror)))) or str(error)
+    sentence = ": ".join(map(str, filter(None, (name, error.strerror)))) or str(error)
     if not name or not isinstance(error, FileNotFoundError):
-        return text
+        return sentence
     path = os.fsdecode(name)
     address = download_hint(path)
-    return f"{path}: {address}" if address else text + _hint_of_missing(path)
+    return f"{path}: {address}" if address else sentence + _hint_of_missing(path)
 
 
 def _hint_of_missing(path: str) -> str:

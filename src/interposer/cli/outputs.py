@@ -66,8 +66,12 @@ def top(array: Array, info: TensorInfo, count: int, labels: Labels | None) -> li
 
 
 def _ranked(index: int, scores: Array, info: TensorInfo, labels: Labels | None) -> Ranked:
-    score, q = scores[index].item(), info.quantization
-    real = None if q is None or q.per_axis else q.scale * (score - q.zero_point)
+    score, quantization = scores[index].item(), info.quantization
+    real = (
+        None
+        if quantization is None or quantization.per_axis
+        else quantization.scale * (score - quantization.zero_point)
+    )
     return Ranked(index, None if labels is None else labels.get(index), score, real)
 
 

@@ -307,8 +307,8 @@ def _refuse_separate_value(word: str, words: Sequence[str], parser: Parser) -> N
     action = parser.action_named(words[place - 2]) if place >= 2 else None
     if action is None or "," not in str(action.metavar) or action.nargs is not None:
         return
-    value = f"{words[place - 1].rstrip(',')},{word.lstrip(',')}"
-    parser.refuse(f"unknown argument {word!r}; did you mean {action.option_strings[-1]} {value}?", [action])
+    joined_value = f"{words[place - 1].rstrip(',')},{word.lstrip(',')}"
+    parser.refuse(f"unknown argument {word!r}; did you mean {action.option_strings[-1]} {joined_value}?", [action])
 
 
 def _refuse_second_file(word: str, args: argparse.Namespace, parser: Parser) -> None:

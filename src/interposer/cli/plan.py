@@ -96,10 +96,10 @@ def _time_text(name: str, plan: Plan) -> str:
 
 def _cost_text(plan: Plan) -> str:
     cost, bound = plan.cost["milliseconds"], plan.cost["bound"]
-    text = f"the times of the parts add up to {cost:.4g} ms for the best plan"
+    sum_text = f"the times of the parts add up to {cost:.4g} ms for the best plan"
     if plan.cost["gap"] <= 0:
-        return f"{text}, and to more for all other plans"
-    return f"{text}; as some parts were not timed, another plan might take {bound:.4g} ms"
+        return f"{sum_text}, and to more for all other plans"
+    return f"{sum_text}; as some parts were not timed, another plan might take {bound:.4g} ms"
 
 
 def _entries_text(plan: Plan) -> str:

@@ -152,8 +152,8 @@ def _write(args: argparse.Namespace, session: Session) -> None:
         trace = writer_of(args.output.suffix.lower())(session.stream.recording())
         write_file(_target(args.output, session), trace)
     if args.store is not None:
-        data = Path(args.file).read_bytes() if session.data is None else bytes(session.data)
-        write_file(_target(args.store, session), data)
+        stream_bytes = Path(args.file).read_bytes() if session.data is None else bytes(session.data)
+        write_file(_target(args.store, session), stream_bytes)
 
 
 def _target(path: Path, session: Session) -> Path:

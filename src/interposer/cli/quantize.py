@@ -136,13 +136,13 @@ def _print(args: argparse.Namespace, report: QuantizationReport) -> None:
 
 
 def _row(layer: LayerReport) -> list[str]:
-    q = layer.quantization
+    quantization = layer.quantization
     return [
         layer.name,
         layer.kind,
         f"{layer.low:.4g} to {layer.high:.4g}",
-        "" if q is None else f"{q.scale:.6g}",
-        "" if q is None else str(q.zero_point),
+        "" if quantization is None else f"{quantization.scale:.6g}",
+        "" if quantization is None else str(quantization.zero_point),
         "" if layer.snr is None else f"{layer.snr:.1f} dB",
         layer.reason,
     ]

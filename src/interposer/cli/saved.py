@@ -46,9 +46,9 @@ def _rows(network: SavedNetwork) -> list[list[str]]:
 def _row(variant: SavedVariant) -> list[str]:
     shapes = ", ".join(f"{name}={'x'.join(map(str, shape)) or '()'}" for name, shape in variant.shapes.items())
     layers = ", ".join(f"{count} on {backend}" for backend, count in variant.layers.items())
-    parts = [
+    count_texts = [
         f"{variant.compiled.get(name, 0)} of {count} of {name} ({variant.compiled_bytes.get(name, 0):,} bytes)"
         for name, count in variant.parts.items()
     ]
     fingerprints = [text for name, text in variant.fingerprints.items() if text and name in variant.compiled]
-    return [shapes, variant.machine, layers, ", ".join(parts), "; ".join(fingerprints)]
+    return [shapes, variant.machine, layers, ", ".join(count_texts), "; ".join(fingerprints)]

@@ -101,8 +101,11 @@ def _say_workers(args: argparse.Namespace, ports: list[int | None]) -> None:
 
     names = ", ".join(dict.fromkeys(source.name for source in _sources(args)))
     scheme = "http" if args.tls_cert is None else "https"
-    text = f"serving {names} with {args.workers} workers at {scheme}://{host_and_port(args.host, ports[0])}"
-    print(printable(text if ports[1] is None else f"{text}, gRPC at {host_and_port(args.host, ports[1])}"), flush=True)
+    message = f"serving {names} with {args.workers} workers at {scheme}://{host_and_port(args.host, ports[0])}"
+    print(
+        printable(message if ports[1] is None else f"{message}, gRPC at {host_and_port(args.host, ports[1])}"),
+        flush=True,
+    )
     _say_page(args, f"{scheme}://{host_and_port(args.host, ports[0])}")
 
 

@@ -74,12 +74,12 @@ def _paragraphs(table: Table, columns: int) -> Iterator[str]:
     for row in table.rows:
         first, *cells = map(printable, row)
         yield from textwrap.wrap(first, columns)
-        pairs = [
+        titled_cells = [
             f"{title} {cell}".replace(" ", _NO_BREAK if title in table.right else " ")
             for title, cell in zip(table.titles[1:], cells, strict=True)
             if cell
         ]
-        yield from (line.replace(_NO_BREAK, " ") for line in wrapped(", ".join(pairs), columns, "  "))
+        yield from (line.replace(_NO_BREAK, " ") for line in wrapped(", ".join(titled_cells), columns, "  "))
 
 
 def _total(widths: Sequence[int]) -> int:

@@ -184,14 +184,14 @@ class Child:
             raise TimeoutError
         ready = self._poll.poll(1000 * min(seconds_left, _TICK))
         for descriptor, _ in ready:
-            data = os.read(descriptor, 1 << 16)
-            if not data:
+            chunk = os.read(descriptor, 1 << 16)
+            if not chunk:
                 self._poll.unregister(descriptor)
                 self._open.remove(descriptor)
             elif descriptor == self._reports:
-                self._received += data
+                self._received += chunk
             else:
-                self._captured = (self._captured + data)[-_MAX_OUTPUT:]
+                self._captured = (self._captured + chunk)[-_MAX_OUTPUT:]
         return bool(ready)
 
     @property

@@ -129,12 +129,12 @@ class Setting(Generic[T]):
         return from_environment if from_environment is not None else self._from_files()
 
     def _from_environment(self) -> T | None:
-        text = os.environ.get(self.variable)
-        if text is None:
+        variable_text = os.environ.get(self.variable)
+        if variable_text is None:
             return None
-        if not text.strip():
+        if not variable_text.strip():
             return self.kind.empty
-        return self._converted(self.kind.from_text, text, self.variable)
+        return self._converted(self.kind.from_text, variable_text, self.variable)
 
     def _from_files(self) -> T | None:
         for path, content in _files():

@@ -124,9 +124,9 @@ def _from_files(folders: Iterable[str]) -> Iterator[tuple[str, str]]:
     for folder in folders:
         name = os.path.basename(folder).partition("-")[0]
         try:
-            text = _read(folder, "entry_points.txt")
-            if f"[{_GROUPS}" in text:
-                yield _name_in(folder) or name, text
+            entry_points_text = _read(folder, "entry_points.txt")
+            if f"[{_GROUPS}" in entry_points_text:
+                yield _name_in(folder) or name, entry_points_text
         except (FileNotFoundError, NotADirectoryError):
             continue
         except (OSError, ValueError) as error:
@@ -154,9 +154,9 @@ def _from_metadata(path: Iterable[str]) -> Iterator[tuple[str, str]]:
     for package in distributions(path=list(path)):
         name = "a package without a name"
         try:
-            text = package.read_text("entry_points.txt") or ""
-            if f"[{_GROUPS}" in text:
-                yield package.name or name, text
+            entry_points_text = package.read_text("entry_points.txt") or ""
+            if f"[{_GROUPS}" in entry_points_text:
+                yield package.name or name, entry_points_text
         except Exception as error:
             _log.warning("the entry points of %s cannot be read: %s", name, error)
 

@@ -626,8 +626,8 @@ class InvalidValueError(ExecutionError, InvalidArgumentError):
     def of_layer(self, title: str, *, layer: str, backend: str, tensor: str = "") -> InvalidValueError:
         """Return an equal error whose message names the layer, by `title`, and the tensor, unless that is empty."""
         name = f" (tensor {tensor!r})" if tensor and tensor != self.operand else ""
-        text = f"layer {title} cannot use its inputs: {self.reason}{name}"
-        return self.located(text, layer=layer, backend=backend, tensor=tensor)
+        message = f"layer {title} cannot use its inputs: {self.reason}{name}"
+        return self.located(message, layer=layer, backend=backend, tensor=tensor)
 
     def located(self, message: str, *, layer: str, backend: str, tensor: str = "") -> InvalidValueError:
         """Return an equal error with another message that says where the value was found.

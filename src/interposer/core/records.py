@@ -92,17 +92,17 @@ def _compiled_init(cls: Any, frozen: bool, module: dict[str, Any]) -> Callable[.
     names: dict[str, Any] = {"_set": object.__setattr__, "_FACTORY": _FACTORY}
     parameters, body = ["self"], []
     for field in fields:
-        name = value = field.name
+        name = expression = field.name
         if field.default is not dataclasses.MISSING:
             names[f"_default_{name}"] = field.default
             parameters.append(f"{name}=_default_{name}")
         elif field.default_factory is not dataclasses.MISSING:
             names[f"_make_{name}"] = field.default_factory
             parameters.append(f"{name}=_FACTORY")
-            value = f"_make_{name}() if {name} is _FACTORY else {name}"
+            expression = f"_make_{name}() if {name} is _FACTORY else {name}"
         else:
             parameters.append(name)
-        body.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
+        body.append(f"_set(self, {name!r}, {expression})" if frozen else f"self.{name} = {expression}")
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
     lines = "\n  ".join(body or ["pass"])

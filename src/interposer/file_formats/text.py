@@ -38,13 +38,13 @@ class Text(Format):
         try:
             if path is not None:
                 check_regular(path)
-            text = (Path(path).read_bytes() if path is not None else bytes(source)).decode()
+            network_text = (Path(path).read_bytes() if path is not None else bytes(source)).decode()
         except UnicodeDecodeError as error:
             raise ParseError("the file is truncated or damaged, or is no text in UTF-8", path=path) from error
         except (OSError, ValueError) as error:
             raise unreadable(error, path) from error
         try:
-            graph = parse_graph(text)
+            graph = parse_graph(network_text)
         except ParseError as error:
             raise error.at(path) if path is not None else error from None
         infer_graph(graph)
@@ -54,6 +54,6 @@ class Text(Format):
         """Write a network to a file."""
         from interposer.ir.text import print_graph  # noqa: PLC0415
 
-        text = print_graph(network.graph)
-        write_file(Path(path), text)
-        return f"text, {len(text):,} characters"
+        network_text = print_graph(network.graph)
+        write_file(Path(path), network_text)
+        return f"text, {len(network_text):,} characters"

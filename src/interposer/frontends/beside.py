@@ -33,13 +33,13 @@ class FilesBeside:
         """
         if location not in self._mapped:
             self._mapped[location] = _mapped(self._resolved(location), location)
-        data = self._mapped[location]
-        if offset + length > len(data):
+        file_bytes = self._mapped[location]
+        if offset + length > len(file_bytes):
             raise ParseError(
-                f"the file {location!r} is truncated or damaged: it has {len(data)} bytes, "
+                f"the file {location!r} is truncated or damaged: it has {len(file_bytes)} bytes, "
                 f"but the data ends at {offset + length}"
             )
-        return data[offset : offset + length]
+        return file_bytes[offset : offset + length]
 
     def _resolved(self, location: str) -> Path:
         """Return the path of the external file `location`, with links resolved.

@@ -73,8 +73,8 @@ class Conversion:
         if isinstance(error, InterposerError):
             self._locate(error, reads)
         elif isinstance(error, self._slips):
-            text = f"it cannot be converted ({type(error).__name__}: {error})"
-            raise self._error(text, error, reads) from error
+            message = f"it cannot be converted ({type(error).__name__}: {error})"
+            raise self._error(message, error, reads) from error
         return False
 
     def _refuse_form(self, error: UnsupportedFormError | UnknownRankError) -> None:
@@ -87,10 +87,10 @@ class Conversion:
         """Raise the error with the place of the node, unless it has one or is not about a node."""
         has_place = isinstance(error, ParseError) and bool(error.where)
         if not has_place and not isinstance(error, DamagedFileError | UnsupportedOperatorError):
-            text, path = (error.message, error.path) if isinstance(error, ParseError) else (str(error), None)
+            message, path = (error.message, error.path) if isinstance(error, ParseError) else (str(error), None)
             if isinstance(error, InvalidOperandError):
-                raise InvalidOperandError(text, refusal=error.refusal, where=self._where, path=path) from error
-            raise self._error(text, error, reads, path) from error
+                raise InvalidOperandError(message, refusal=error.refusal, where=self._where, path=path) from error
+            raise self._error(message, error, reads, path) from error
 
     def _error(self, text: str, cause: BaseException, reads: Sequence[Read], path: str | None = None) -> ParseError:
         """Return the error of the node, which is about the caller's values if its conversion has read some of them."""

@@ -129,8 +129,8 @@ def _given(name: str, declared: TensorShape, value: Any) -> TensorShape:
     if not declared.is_ranked:
         return shape
     if len(shape) != len(declared):
-        text = f"shapes: {name!r} has the shape {declared}; {shape} was given, which has another rank"
-        raise InvalidArgumentError(text)
+        message = f"shapes: {name!r} has the shape {declared}; {shape} was given, which has another rank"
+        raise InvalidArgumentError(message)
     return TensorShape(dim if isinstance(size, Dim) else size for dim, size in zip(declared, shape, strict=True))
 
 

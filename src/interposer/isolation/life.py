@@ -114,8 +114,8 @@ class Life:
             )
         except OSError as error:
             reason = f"cannot be started ({error})"
-            text = f"the child process of backend {self.backend!r} {reason}"
-            raise BackendCrashedError(text, backend=self.backend, reason=reason) from error
+            message = f"the child process of backend {self.backend!r} {reason}"
+            raise BackendCrashedError(message, backend=self.backend, reason=reason) from error
 
     @property
     def next_number(self) -> int:
@@ -301,9 +301,9 @@ class Life:
         self._read_size = size
         *lines, self._unfinished_line = output.split(b"\n")
         for line in lines:
-            text = line.decode(errors="replace").rstrip()
-            self.last_words.append(text)
-            _log.info("%s: %s", self.backend, text)
+            message = line.decode(errors="replace").rstrip()
+            self.last_words.append(message)
+            _log.info("%s: %s", self.backend, message)
         if size > _RETAINED_OUTPUT:
             os.lseek(self._output, 0, os.SEEK_SET)
             self._read_size = 0

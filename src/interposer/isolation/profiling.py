@@ -298,8 +298,8 @@ class _Connection:
         except EOFError:
             pass
         except Exception as error:  # the child may send anything
-            text = "the child process of backend %s sends events that make no sense (%s: %s); they are not recorded"
-            _log.warning(text, self.backend, type(error).__name__, error)
+            message = "the child process of backend %s sends events that make no sense (%s: %s); they are not recorded"
+            _log.warning(message, self.backend, type(error).__name__, error)
         self.is_over = True
         self._answered.set()
         self._socket_end.close()
@@ -376,14 +376,14 @@ class _Connection:
                 self._add_event(fields, _trace_at(begin, windows))
 
     def _add_sample(self, counter: Counter, context: CounterSamples | None, at: int, bits: int) -> None:
-        [value] = struct.unpack("<d", struct.pack("<q", bits))
+        [sample_value] = struct.unpack("<d", struct.pack("<q", bits))
         if context is not None:
-            stamp = CounterTimestamp(self._to_host(at), {counter.number: value / counter.multiplier})
+            stamp = CounterTimestamp(self._to_host(at), {counter.number: sample_value / counter.multiplier})
             context.samples.append(stamp)
             return
         for recorder in tuple(active):
             if recorder.wants_all:
-                recorder.add([counter, self._to_host(at), value, get_ident()])
+                recorder.add([counter, self._to_host(at), sample_value, get_ident()])
 
     # --- belonging to runs --------------------------------------------------------------------------------------------
 

@@ -312,8 +312,8 @@ class Steps:
         missing_slots = [slot for slot in slots if self._child_has.get(slot) is not life]
         lost_slots = [slot for slot in missing_slots if slot in self._host_lacks]
         if lost_slots:
-            text = "the child process was lost together with tensors that only it had"
-            raise BackendError(text, backend=self._factory.supervisor.backend)
+            message = "the child process was lost together with tensors that only it had"
+            raise BackendError(message, backend=self._factory.supervisor.backend)
         return missing_slots
 
     def _fetch(self, slot: int) -> None:

@@ -154,8 +154,8 @@ class Supervisor:
             raise
         except (BackendError, OSError) as error:
             reason = f"could not start again ({error})"
-            text = f"the child process of backend {self.backend!r} {reason}"
-            raise BackendCrashedError(text, backend=self.backend, reason=reason) from error
+            message = f"the child process of backend {self.backend!r} {reason}"
+            raise BackendCrashedError(message, backend=self.backend, reason=reason) from error
         return life
 
     def started(self) -> tuple[Life, dict[str, Any]]:

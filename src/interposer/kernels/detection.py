@@ -90,16 +90,16 @@ class _Detections:
         return self.boxes, self.classes, self.scores, np.array(count)
 
     def _regular(self, boxes: Array, scores: Array) -> int:
-        pairs = [
+        class_and_box_pairs = [
             (score_class, box)
             for score_class in range(self.op.num_classes)
             for box in self._best(boxes, scores[:, score_class], self.op.detections_per_class)
         ]
-        pairs.sort(key=lambda pair: -scores[pair[1], pair[0]])
-        pairs = pairs[: self.op.max_detections]
-        for row, (score_class, box) in enumerate(pairs):
+        class_and_box_pairs.sort(key=lambda pair: -scores[pair[1], pair[0]])
+        class_and_box_pairs = class_and_box_pairs[: self.op.max_detections]
+        for row, (score_class, box) in enumerate(class_and_box_pairs):
             self._put(row, boxes[box], score_class, scores[box, score_class])
-        return len(pairs)
+        return len(class_and_box_pairs)
 
     def _fast(self, boxes: Array, scores: Array) -> int:
         class_count = min(self.op.max_classes_per_detection, self.op.num_classes)

@@ -23,8 +23,8 @@ def gather(op: Gather, params: Array, indices: Array) -> Array:
     if not batch:
         return params.take(indices, axis)
     shape = (*params.shape[:axis], *indices.shape[batch:], *params.shape[axis + 1 :])
-    pairs = zip(_flat_batch(params, batch), _flat_batch(indices, batch), strict=True)
-    gathered = [batch_params.take(batch_indices, axis - batch) for batch_params, batch_indices in pairs]
+    params_and_indices = zip(_flat_batch(params, batch), _flat_batch(indices, batch), strict=True)
+    gathered = [batch_params.take(batch_indices, axis - batch) for batch_params, batch_indices in params_and_indices]
     return np.stack(gathered).reshape(shape) if gathered else np.empty(shape, params.dtype)
 
 
@@ -37,8 +37,10 @@ def gather_nd(op: GatherNd, params: Array, indices: Array) -> Array:
     if depth == 0:
         inner = params.reshape(*params.shape[:batch], *[1] * (indices.ndim - 1 - batch), *params.shape[batch:])
         return np.broadcast_to(inner, shape)
-    pairs = zip(_flat_batch(params, batch), _flat_batch(indices, batch), strict=True)
-    gathered = [batch_params[tuple(np.moveaxis(batch_indices, -1, 0))] for batch_params, batch_indices in pairs]
+    params_and_indices = zip(_flat_batch(params, batch), _flat_batch(indices, batch), strict=True)
+    gathered = [
+        batch_params[tuple(np.moveaxis(batch_indices, -1, 0))] for batch_params, batch_indices in params_and_indices
+    ]
     return np.stack(gathered).reshape(shape) if gathered else np.empty(shape, params.dtype)
 
 

@@ -74,9 +74,9 @@ def integer_rule(operation: BinaryOperation, info: KernelInfo) -> Rule | None:
 
 def _one_quantization(info: KernelInfo) -> bool:
     """Return True if all tensors are of one type and one scale, so that quantized values are ordered like numbers."""
-    q = info.output.quantization
-    is_one = info.at(0).quantization == info.at(1).quantization == q and info.at(0).dtype is info.at(1).dtype
-    return is_one and q is not None and not q.per_axis
+    quantization = info.output.quantization
+    is_one = info.at(0).quantization == info.at(1).quantization == quantization and info.at(0).dtype is info.at(1).dtype
+    return is_one and quantization is not None and not quantization.per_axis
 
 
 def _on_common_scale(a: Array, b: Array, info: KernelInfo, left_shift: int, sign: int = 1) -> tuple[Ints, Ints, float]:

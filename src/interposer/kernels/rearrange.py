@@ -44,8 +44,8 @@ def transpose(op: Transpose | Permute, x: Array) -> Array:
 @kernel(Concat)
 def concat(op: Concat, inputs: tuple[Array, ...], *, info: KernelInfo) -> Array:
     """Compute `Concat`; every input is first converted to the quantization of the output."""
-    pairs = zip(inputs, info.inputs, strict=True)
-    return np.concatenate([_requantized(x, input_info, info.output) for x, input_info in pairs], op.axis)
+    inputs_and_infos = zip(inputs, info.inputs, strict=True)
+    return np.concatenate([_requantized(x, input_info, info.output) for x, input_info in inputs_and_infos], op.axis)
 
 
 def _requantized(x: Array, source: TensorInfo | None, target: TensorInfo) -> Array:
@@ -79,8 +79,8 @@ def splitter(op: Splitter, x: Array) -> tuple[Array, ...]:
 @kernel(Stack)
 def stack(op: Stack, inputs: tuple[Array, ...], *, info: KernelInfo) -> Array:
     """Compute `Stack`; every input is first converted to the quantization of the output."""
-    pairs = zip(inputs, info.inputs, strict=True)
-    return np.stack([_requantized(x, input_info, info.output) for x, input_info in pairs], op.axis)
+    inputs_and_infos = zip(inputs, info.inputs, strict=True)
+    return np.stack([_requantized(x, input_info, info.output) for x, input_info in inputs_and_infos], op.axis)
 
 
 @kernel(Slice)

@@ -58,10 +58,10 @@ class DynamicOp(Op):
         Raises:
             InvalidArgumentError: the values are invalid.
         """
-        data, *attribute_infos = self.arguments(infos)
-        if data is None or any(info is not None and info.constant is None for info in attribute_infos):
+        data_info, *attribute_infos = self.arguments(infos)
+        if data_info is None or any(info is not None and info.constant is None for info in attribute_infos):
             return None
-        return self.settle(data.shape, *(None if info is None else info.constant for info in attribute_infos))
+        return self.settle(data_info.shape, *(None if info is None else info.constant for info in attribute_infos))
 
     def infer(self, *infos: Any) -> TensorInfo | tuple[TensorInfo | None, ...]:
         """Return what the equivalent operator infers if `settled` returns one, else what `unsettled` returns."""
@@ -230,11 +230,11 @@ class DynamicSlice(DynamicOp):
     axes: tuple[int, ...] = attribute(doc="The axes that are sliced; negative ones count from the end.")
 
     def settled(self, *infos: TensorInfo | None) -> Op | None:
-        data, *attribute_infos = self.arguments(infos)
+        data_info, *attribute_infos = self.arguments(infos)
         starts, _, steps = (None if info is None else info.constant for info in attribute_infos)
-        if data is not None and starts is not None and steps is not None:
-            axes = zip(self._normal_axes(data.rank), starts.tolist(), steps.tolist(), strict=True)
-            if any(isinstance(data.shape[axis], Dim) and step < 0 and start < -1 for axis, start, step in axes):
+        if data_info is not None and starts is not None and steps is not None:
+            axes = zip(self._normal_axes(data_info.rank), starts.tolist(), steps.tolist(), strict=True)
+            if any(isinstance(data_info.shape[axis], Dim) and step < 0 and start < -1 for axis, start, step in axes):
                 return None  # the first element depends on the size
         return super().settled(*infos)
 

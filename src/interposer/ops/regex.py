@@ -185,15 +185,15 @@ class _Reader:
         return alternatives[0] if len(alternatives) == 1 else _Choice(tuple(alternatives))
 
     def sequence(self) -> _Node:
-        parts: list[_Node] = []
+        nodes: list[_Node] = []
         while self.position < len(self.pattern) and not self.sees("|") and not self.sees(")"):
             if self.accepts("\\Q"):
                 text = self.until("\\E", or_end=True)
-                parts += map(self.letter, map(ord, text[:-1]))
-                parts += [self.repeated(self.letter(ord(letter))) for letter in text[-1:]]
+                nodes += map(self.letter, map(ord, text[:-1]))
+                nodes += [self.repeated(self.letter(ord(letter))) for letter in text[-1:]]
             else:
-                parts.append(self.repeated(self.atom()))
-        return _Sequence(tuple(parts))
+                nodes.append(self.repeated(self.atom()))
+        return _Sequence(tuple(nodes))
 
     def repeated(self, node: _Node) -> _Node:
         bounds = self.bounds()

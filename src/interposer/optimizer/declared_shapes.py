@@ -67,8 +67,12 @@ def _mismatched(layer: Layer) -> list[tuple[Value, TensorInfo]]:
         inferred_infos = layer.op.infer_infos(*layer.input_infos)
     except InvalidArgumentError:  # the validation of the network reports it
         return []
-    pairs = zip(layer.outputs, inferred_infos, strict=True)
-    return [(value, info) for value, info in pairs if info is not None and _differs_in_ones(value.declared, info)]
+    outputs_and_infos = zip(layer.outputs, inferred_infos, strict=True)
+    return [
+        (value, info)
+        for value, info in outputs_and_infos
+        if info is not None and _differs_in_ones(value.declared, info)
+    ]
 
 
 def _differs_in_ones(declared_info: TensorInfo | None, inferred_info: TensorInfo) -> bool:

@@ -128,18 +128,20 @@ def _preferences(
     try:
         preferred_ids = backend.handle_factory_preferences
     except Exception as error:
-        text = f"backend {backend.id} could not name its tensor handle factories: {type(error).__name__}: {error}"
-        raise BackendContractError(text, backend=backend.id) from error
+        message = f"backend {backend.id} could not name its tensor handle factories: {type(error).__name__}: {error}"
+        raise BackendContractError(message, backend=backend.id) from error
     if isinstance(preferred_ids, str) or not all(isinstance(factory_id, str) for factory_id in preferred_ids):
-        text = f"backend {backend.id} prefers tensor handle factories {preferred_ids!r}; expected a tuple of their ids"
-        raise BackendContractError(text, backend=backend.id)
+        message = (
+            f"backend {backend.id} prefers tensor handle factories {preferred_ids!r}; expected a tuple of their ids"
+        )
+        raise BackendContractError(message, backend=backend.id)
     registered_ids = tuple(dict.fromkeys(factory_id for factory_id in preferred_ids if factory_id in registry))
     if preferred_ids and not registered_ids:
-        text = (
+        message = (
             f"backend {backend.id} takes only tensors of the handle factories {', '.join(preferred_ids)}, and none of "
             f"them is registered (registered: {', '.join(factory.id for factory in registry)})"
         )
-        raise BackendContractError(text, backend=backend.id)
+        raise BackendContractError(message, backend=backend.id)
     return registered_ids or (_default_kind(backend, kinds, options, is_alone),)
 
 

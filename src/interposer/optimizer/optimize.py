@@ -224,8 +224,10 @@ def _assign(assigners: Sequence[Assigner]) -> None:
 
 
 def _region_message(place: Place) -> Message:
-    text = f"layer {place.name!r} ({place.layer.kind}) is run by the runtime, and its regions' layers by their backends"
-    return Message("info", text)
+    message_text = (
+        f"layer {place.name!r} ({place.layer.kind}) is run by the runtime, and its regions' layers by their backends"
+    )
+    return Message("info", message_text)
 
 
 def _placements(records: Records, *graphs: Graph) -> tuple[Placement, ...]:

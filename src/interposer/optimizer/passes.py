@@ -94,10 +94,10 @@ class SquashEqualLayers:
 
     def apply(self, graph: Graph) -> Rewritten:
         """Replace every layer that computes the same as an earlier one by it; return how many were replaced."""
-        pairs = list(equal_layers(graph))
-        for layer, outputs in pairs:
+        layers_and_outputs = list(equal_layers(graph))
+        for layer, outputs in layers_and_outputs:
             replace(graph, layer, outputs, by=equal_layers.__name__)
-        return Rewritten(Counter({equal_layers.__name__: len(pairs)}))
+        return Rewritten(Counter({equal_layers.__name__: len(layers_and_outputs)}))
 
 
 @dataclass(frozen=True)

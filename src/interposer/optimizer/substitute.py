@@ -107,8 +107,8 @@ def _as_contract_errors(backend: Backend) -> Iterator[None]:
     except InterposerError as error:
         raise BackendContractError(f"backend {backend.id!r}: {error}", backend=backend.id) from error
     except Exception as error:
-        text = f"the answer of optimize_subgraph cannot be read, {type(error).__name__}: {error}"
-        raise BackendContractError(f"backend {backend.id!r}: {text}", backend=backend.id) from error
+        message = f"the answer of optimize_subgraph cannot be read, {type(error).__name__}: {error}"
+        raise BackendContractError(f"backend {backend.id!r}: {message}", backend=backend.id) from error
 
 
 def _apply(

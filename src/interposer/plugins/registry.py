@@ -178,12 +178,12 @@ class BackendRegistry:
 
     def _device_entry(self, address: str) -> _Entry | None:
         """Return the entry of a device, or None if its backend is not known; the device itself need not exist."""
-        parts = split_address(address)
-        base = None if parts is None else self._own_entry(parts[0])
-        if parts is None or base is None:
+        id_and_device = split_address(address)
+        base = None if id_and_device is None else self._own_entry(id_and_device[0])
+        if id_and_device is None or base is None:
             return None
         if address not in self._devices:
-            backend_id, device = parts
+            backend_id, device = id_and_device
             recipe = None if base.recipe is None else partial(_device_of, base.recipe, address, device)
             make = partial(self._on_device, backend_id, address, device)
             self._devices[address] = _Entry(lambda: make, f"device {device} of {base.source}", recipe)
@@ -224,8 +224,8 @@ class BackendRegistry:
         """Return True if the id is known, available or not. The address of a device is, unless its backend lacks it."""
         if self._own_entry(backend_id) is not None:
             return True
-        parts = split_address(backend_id)
-        if parts is None or self._own_entry(parts[0]) is None:
+        id_and_device = split_address(backend_id)
+        if id_and_device is None or self._own_entry(id_and_device[0]) is None:
             return False
         try:
             self.get(backend_id)
@@ -299,8 +299,8 @@ class BackendRegistry:
         chosen = chosen_strategy(backend_id, strategy)
         reason = self.get(backend_id).use_memory_strategy(chosen)
         if reason is not None:
-            text = f"backend {backend_id} does not use the memory strategy {chosen.name!r}: {reason}"
-            raise BackendError(text, backend=backend_id)
+            message = f"backend {backend_id} does not use the memory strategy {chosen.name!r}: {reason}"
+            raise BackendError(message, backend=backend_id)
         self._strategies[backend_id] = chosen
 
     @property
@@ -425,8 +425,8 @@ def _devices_of(backend: Backend) -> tuple[Device, ...]:
 
 def _with_base(backend_id: str) -> tuple[str, ...]:
     """Return the id, and for the address of a device also the id of its backend."""
-    parts = split_address(backend_id)
-    return (backend_id,) if parts is None else (backend_id, parts[0])
+    id_and_device = split_address(backend_id)
+    return (backend_id,) if id_and_device is None else (backend_id, id_and_device[0])
 
 
 def _device_of(recipe: Callable[[], Any], address: str, device: str) -> Backend:

@@ -150,11 +150,11 @@ def _layers(path: Path) -> dict[_Key, _Layer]:
 def _trace(path: Path) -> Mapping[str, Any]:
     try:
         check_regular(path)
-        data = json.loads(path.read_bytes())
+        trace_data = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else "it is not JSON"
         raise ParseError(f"{path}: the profile cannot be read: {reason}") from error
-    return data if isinstance(data, Mapping) else {}
+    return trace_data if isinstance(trace_data, Mapping) else {}
 
 
 def _events(trace: Mapping[str, Any]) -> list[Any]:

@@ -57,13 +57,13 @@ def profile_page(recording: Recording, explanations: Iterable[Explained] = ()) -
     ]
     title = ", ".join(dict.fromkeys(network.name for network in networks)) or "profile"
     ranked_backends = [backend for drawing in drawings for backend in drawing["backends"]]
-    data = _data(recording)
-    backends = list(dict.fromkeys([*ranked_backends, *data["backends"]]))
+    page_data = _data(recording)
+    backends = list(dict.fromkeys([*ranked_backends, *page_data["backends"]]))
     run_times = _run_times(recording)
     for network, drawing in zip(networks, drawings, strict=True):
         drawing["times"] = {**drawing["times"], "whole_ms": run_times.get(network, drawing["times"]["whole_ms"])}
         drawing["colours"] = backends
-    return html({"title": title, **data, "backends": backends}, drawings)
+    return html({"title": title, **page_data, "backends": backends}, drawings)
 
 
 def _run_times(recording: Recording) -> dict[TracedNetwork, float]:

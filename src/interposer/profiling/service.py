@@ -102,8 +102,8 @@ class ProfilingService:
         new_numbers = self.counters.keys() - numbers_before
         self._greatest_counter_id = max([self._greatest_counter_id, *new_numbers])
         if greatest is not None and greatest != self._greatest_counter_id:
-            text = "backend %s: register_counters returned %r, but the greatest number of a counter is %d"
-            _log.warning(text, backend, greatest, self._greatest_counter_id)
+            message = "backend %s: register_counters returned %r, but the greatest number of a counter is %d"
+            _log.warning(message, backend, greatest, self._greatest_counter_id)
         self._contexts[backend] = profiling, context
 
     def close(self) -> None:

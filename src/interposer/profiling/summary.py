@@ -142,8 +142,8 @@ def counter_totals(recording: Recording) -> list[CounterTotal]:
 
 
 def _total(counter: Counter, values: Sequence[float]) -> CounterTotal:
-    value = sum(values) if counter.kind is CounterClass.EVENT else values[-1]
-    return CounterTotal(counter, len(values), value, min(values), max(values))
+    total_value = sum(values) if counter.kind is CounterClass.EVENT else values[-1]
+    return CounterTotal(counter, len(values), total_value, min(values), max(values))
 
 
 def summary_text(recording: Recording) -> str:

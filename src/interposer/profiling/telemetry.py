@@ -205,8 +205,8 @@ def _plain(text: str) -> str:
 def _unit(counter: Counter) -> str:
     if counter.units in _UNITS:
         return _UNITS[counter.units]
-    text = re.sub(r"[^\x21-\x7e]|[{}]", "_", counter.units)[:61]
-    return f"{{{text}}}" if text else "1"
+    unit_text = re.sub(r"[^\x21-\x7e]|[{}]", "_", counter.units)[:61]
+    return f"{{{unit_text}}}" if unit_text else "1"
 
 
 def _facts(counter: Counter) -> dict[str, str]:

@@ -66,8 +66,8 @@ def _range(layer: Layer, known_ranges: dict[Value, Range]) -> Range:
         case ElementwiseBinary() if op.operation is BinaryOperation.ADD:
             return _WIDE
     if Trait.MOVES in op.traits or isinstance(op, Pooling2d | Resize):
-        data = [layer.inputs[index] for index in op.inputs_of(Role.DATA, len(layer.inputs))]
-        ranges = [known_ranges.get(value, _DEFAULT) for value in data if value is not None]
+        data_values = [layer.inputs[index] for index in op.inputs_of(Role.DATA, len(layer.inputs))]
+        ranges = [known_ranges.get(value, _DEFAULT) for value in data_values if value is not None]
         return min(low for low, _ in ranges), max(high for _, high in ranges)
     return _DEFAULT
 

@@ -156,8 +156,8 @@ def _prune(rules: dict[Layer, Rule], reasons: dict[Layer, str]) -> None:
 
 def _isolation(layer: Layer, rules: Mapping[Layer, Rule]) -> str | None:
     """Return why a passive layer is better computed in float, or None."""
-    data = [value for index in rules[layer].data_indices if (value := layer.inputs[index]) is not None]
-    producers = [value.producer for value in data if not value.is_constant]
+    data_values = [value for index in rules[layer].data_indices if (value := layer.inputs[index]) is not None]
+    producers = [value.producer for value in data_values if not value.is_constant]
     if any(neighbour not in rules and not isinstance(neighbour.op, Input) for neighbour in producers):
         return "it moves float values"
     consumers = {use.layer for value in layer.outputs for use in value.uses}

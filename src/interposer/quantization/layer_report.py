@@ -38,14 +38,14 @@ class LayerReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-compatible data; an infinite ratio is None."""
-        q = self.quantization
+        quantization = self.quantization
         return {
             "name": self.name,
             "kind": self.kind,
             "quantized": self.is_quantized,
             "reason": self.reason,
-            "scale": None if q is None else q.scale,
-            "zero_point": None if q is None else q.zero_point,
+            "scale": None if quantization is None else quantization.scale,
+            "zero_point": None if quantization is None else quantization.zero_point,
             "low": self.low,
             "high": self.high,
             "snr": finite_or_none(self.snr),

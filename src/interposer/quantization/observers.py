@@ -83,10 +83,10 @@ class Histogram:
 
     def _widen(self, downwards: bool) -> None:
         half = len(self.counts) // 2
-        pairs = self.counts.reshape(half, 2).sum(axis=1)
+        pair_counts = self.counts.reshape(half, 2).sum(axis=1)
         empty_counts = np.zeros(half, np.int64)
         self.low -= self.width * len(self.counts) if downwards else 0.0
-        self.counts = np.concatenate([empty_counts, pairs] if downwards else [pairs, empty_counts])
+        self.counts = np.concatenate([empty_counts, pair_counts] if downwards else [pair_counts, empty_counts])
         self.width *= 2
 
 

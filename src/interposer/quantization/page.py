@@ -149,10 +149,14 @@ def _row(layer: LayerReport) -> list[str]:
 
 def _scale(layer: LayerReport) -> tuple[str, str]:
     """Return the scale and the zero point; of several scales, their number."""
-    q = layer.quantization
-    if q is None:
+    quantization = layer.quantization
+    if quantization is None:
         return "", ""
-    return (f"{len(q.scales)} scales", "") if q.per_axis else (f"{q.scale:.6g}", str(q.zero_point))
+    return (
+        (f"{len(quantization.scales)} scales", "")
+        if quantization.per_axis
+        else (f"{quantization.scale:.6g}", str(quantization.zero_point))
+    )
 
 
 def _ratio(ratio: float) -> str:

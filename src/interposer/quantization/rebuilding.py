@@ -107,10 +107,10 @@ class _Builder:
         return all(use.layer in self.decisions.rules for use in value.uses)
 
     def _add_quantized_input(self, layer: Layer) -> None:
-        q = self.decisions.quantizations[layer.output]
-        info = TensorInfo(layer.output.known.shape, self.decisions.scheme.activations, q)
+        quantization = self.decisions.quantizations[layer.output]
+        info = TensorInfo(layer.output.known.shape, self.decisions.scheme.activations, quantization)
         input_layer = self.new_network.add_layer(layer.op, name=layer.name, outputs=info, source=layer.source)
-        self.integers[layer.output, q] = input_layer.output
+        self.integers[layer.output, quantization] = input_layer.output
 
     def _is_quantized_output(self, layer: Layer) -> bool:
         [value] = layer.values
@@ -129,18 +129,18 @@ class _Builder:
             ).output
         return self.floats[value]
 
-    def _integers(self, value: Value, q: Quantization) -> Value:
+    def _integers(self, value: Value, quantization: Quantization) -> Value:
         """Return a value of the old network as integers of a quantization; a layer is added if there are none."""
-        if (value, q) not in self.integers:
-            self.integers[value, q] = self._quantized(value, q)
-        return self.integers[value, q]
+        if (value, quantization) not in self.integers:
+            self.integers[value, quantization] = self._quantized(value, quantization)
+        return self.integers[value, quantization]
 
-    def _quantized(self, value: Value, q: Quantization) -> Value:
+    def _quantized(self, value: Value, quantization: Quantization) -> Value:
         dtype = self.decisions.scheme.activations
         if value.is_constant and value.constant is not None:
-            array = quantized_array(value.constant, q, dtype)
-            return self.new_network.add_constant_layer(array, q, name=value.name).output
-        info = TensorInfo(value.known.shape, dtype, q)
+            array = quantized_array(value.constant, quantization, dtype)
+            return self.new_network.add_constant_layer(array, quantization, name=value.name).output
+        info = TensorInfo(value.known.shape, dtype, quantization)
         other_integers = next(
             (new_value for (old_value, _), new_value in self.integers.items() if old_value is value), None
         )

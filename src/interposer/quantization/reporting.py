@@ -123,8 +123,8 @@ def _layers(network: Network) -> list[Layer]:
 
 
 def _outputs(network: Network, ratios: Mapping[str, SignalToNoise]) -> tuple[OutputReport, ...]:
-    pairs = [(layer.name, ratios.get(layer.values[0].name)) for layer in network.graph.outputs]
-    return tuple(OutputReport(name, ratio.decibels, ratio.cosine) for name, ratio in pairs if ratio is not None)
+    named_ratios = [(layer.name, ratios.get(layer.values[0].name)) for layer in network.graph.outputs]
+    return tuple(OutputReport(name, ratio.decibels, ratio.cosine) for name, ratio in named_ratios if ratio is not None)
 
 
 def _of_layer(

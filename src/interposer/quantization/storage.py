@@ -154,9 +154,9 @@ class _Writer:
         self._copy(layer, operands)
 
     def _channels(self, layer: Layer, rule: Rule, weights: Array) -> Value:
-        array, q = _by_channel(weights, rule.axis)
-        self._note(layer, q, array, weights)
-        constant = self.new_network.add_constant_layer(array, q, name=layer.values[1].name)
+        array, quantization = _by_channel(weights, rule.axis)
+        self._note(layer, quantization, array, weights)
+        constant = self.new_network.add_constant_layer(array, quantization, name=layer.values[1].name)
         return self.new_network.add_layer(Dequantize(), constant, name=f"{layer.values[1].name}:dequantized").output
 
     def _blocks(self, layer: Layer, rule: Rule, weights: Array) -> Value:
@@ -171,20 +171,20 @@ class _Writer:
         op = BlockDequantize(block_size=self.block_size, axis=depth)
         return self.new_network.add_layer(op, *operands, name=f"{name}:dequantized").output
 
-    def _note(self, layer: Layer, q: Quantization, array: Array, weights: Array) -> None:
-        shape = [-1 if axis == q.axis else 1 for axis in range(weights.ndim)]
-        self.stores.layers[layer] = q
-        self.stores.errors[layer] = (array * np.reshape(q.scales, shape), weights)
+    def _note(self, layer: Layer, quantization: Quantization, array: Array, weights: Array) -> None:
+        shape = [-1 if axis == quantization.axis else 1 for axis in range(weights.ndim)]
+        self.stores.layers[layer] = quantization
+        self.stores.errors[layer] = (array * np.reshape(quantization.scales, shape), weights)
 
     def _dynamic(self, layer: Layer, rule: Rule, weights: Array) -> None:
         """Add a product of integers whose activations are quantized in every run, as ONNX defines it."""
-        array, q = _by_channel(weights, rule.axis)
-        self._note(layer, q, array, weights)
+        array, quantization = _by_channel(weights, rule.axis)
+        self._note(layer, quantization, array, weights)
         x, name = self.values[layer.values[0]], layer.name
         quantized_x, scale, zero = self.new_network.add_layer(DynamicQuantize(), x, name=f"{name}:quantized").outputs
         sums, shape = self._sums(layer, rule, array, quantized_x, zero)
         float_sums = self.new_network.add_layer(Cast(DataType.FLOAT32), sums, name=f"{name}:sums")
-        scales = np.asarray(q.scales, np.float32).reshape(shape)
+        scales = np.asarray(quantization.scales, np.float32).reshape(shape)
         factor = self.new_network.add_layer(
             Multiplication(), scale, self.new_network.add_constant_layer(scales), name=f"{name}:scale"
         )
@@ -248,8 +248,10 @@ def _by_channel(weights: Array, axis: int) -> tuple[Array, Quantization]:
     other_axes = tuple(other_axis for other_axis in range(weights.ndim) if other_axis != axis)
     bounds = np.abs(weights.astype(np.float64)).max(axis=other_axes, initial=0)
     scales = np.where(bounds > 0, bounds, 1) / 127
-    q = Quantization(np.maximum(scales, np.finfo(np.float32).tiny).astype(np.float32).astype(float).tolist(), 0, axis)
-    return quantized_array(weights, q, SCHEMES["int8"].weights), q
+    quantization = Quantization(
+        np.maximum(scales, np.finfo(np.float32).tiny).astype(np.float32).astype(float).tolist(), 0, axis
+    )
+    return quantized_array(weights, quantization, SCHEMES["int8"].weights), quantization
 
 
 def _by_block(weights: Array, depth: int, size: int) -> tuple[Array, Array, Array]:

@@ -35,16 +35,18 @@ def quantized_weights(weights: Array, axis: int, scheme: Scheme, scale: float, b
     float_weights = weights.astype(np.float64)
     if not scheme.per_channel:
         low, high = float(float_weights.min(initial=0)), float(float_weights.max(initial=0))
-        q = quantization_of(low, high, scheme.weights, scheme.symmetric_weights)
-        q = Quantization(max(q.scale, float(_least(scale, bias, scheme).max(initial=0))), q.zero_point)
-        return Stored(quantized_array(float_weights, q, scheme.weights), q)
+        quantization = quantization_of(low, high, scheme.weights, scheme.symmetric_weights)
+        quantization = Quantization(
+            max(quantization.scale, float(_least(scale, bias, scheme).max(initial=0))), quantization.zero_point
+        )
+        return Stored(quantized_array(float_weights, quantization, scheme.weights), quantization)
     largest = np.abs(float_weights).max(
         axis=tuple(other_axis for other_axis in range(float_weights.ndim) if other_axis != axis), initial=0
     )
     channel_scales = [quantization_of(-bound, bound, scheme.weights, symmetric=True).scale for bound in largest]
     scales = np.maximum(np.asarray(channel_scales), _least(scale, bias, scheme))
-    q = Quantization(scales.astype(np.float32).astype(float).tolist(), 0, axis)
-    return Stored(quantized_array(float_weights, q, scheme.weights), q)
+    quantization = Quantization(scales.astype(np.float32).astype(float).tolist(), 0, axis)
+    return Stored(quantized_array(float_weights, quantization, scheme.weights), quantization)
 
 
 def _least(scale: float, bias: Array | None, scheme: Scheme) -> Floats:
@@ -58,5 +60,5 @@ def _least(scale: float, bias: Array | None, scheme: Scheme) -> Floats:
 def quantized_bias(bias: Array, scheme: Scheme, scale: float, weights: Quantization) -> Stored:
     """Return a constant bias as integers in multiples of the scale of the input times that of the weights."""
     scales = np.float64(np.float32(scale)) * np.asarray(weights.scales, np.float64)
-    q = Quantization(scales.tolist(), 0, 0 if weights.per_axis else None)
-    return Stored(quantized_array(bias, q, scheme.bias), q)
+    quantization = Quantization(scales.tolist(), 0, 0 if weights.per_axis else None)
+    return Stored(quantized_array(bias, quantization, scheme.bias), quantization)

@@ -158,8 +158,8 @@ class Explanation:
         """
         numbers = {verdict: number for number, verdict in enumerate(self.refusals(), 1)}
         clock = None if self.times is None else Clock(self.facts, self.times)
-        parts = {unit: part for part in self.facts.parts for unit in part.units}
-        rows = [_cells(placement, verdicts, numbers, clock, parts) for placement, verdicts in self.rows]
+        part_of_unit = {unit: part for part in self.facts.parts for unit in part.units}
+        rows = [_cells(placement, verdicts, numbers, clock, part_of_unit) for placement, verdicts in self.rows]
         return _without_empty(_TITLES, rows, _ALWAYS)
 
     def part_table(self) -> list[tuple[str, ...]]:
@@ -293,9 +293,9 @@ def _cells(
     verdicts: tuple[Verdict, ...],
     numbers: Mapping[Verdict, int],
     clock: Clock | None,
-    parts: Mapping[str, Part],
+    part_of_unit: Mapping[str, Part],
 ) -> tuple[str, ...]:
-    part = parts.get(placement.runs_in)
+    part = part_of_unit.get(placement.runs_in)
     unit = placement.runs_in if part is None else f"part {part.number}"
     inside = "" if placement.runs_in == placement.layer else unit
     refused_text = ", ".join(f"{verdict.backend} [{numbers[verdict]}]" for verdict in filter(_is_refusal, verdicts))

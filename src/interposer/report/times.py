@@ -84,8 +84,8 @@ class Time:
     def __str__(self) -> str:
         if not self.measured and not self.ms and not self.share:
             return "?"  # the work of the layer is unknown
-        text = f"{100 * self.share:.2g}%" if self.ms is None else time_text(self.ms)
-        return text if self.measured else f"~{text}"
+        time_or_share = f"{100 * self.share:.2g}%" if self.ms is None else time_text(self.ms)
+        return time_or_share if self.measured else f"~{time_or_share}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the time as JSON-compatible data."""

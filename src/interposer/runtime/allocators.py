@@ -24,8 +24,8 @@ def use_allocators(registry: BackendRegistry, allocators: Mapping[str, CustomAll
             raise UnknownBackendError(backend_id, registry.ids)
         reason = _disagreement(registry.get(backend_id), allocator, protected)
         if reason is not None:
-            text = f"backend {backend_id} does not use the custom allocator {type(allocator).__name__}: {reason}"
-            raise BackendError(text, backend=backend_id)
+            message = f"backend {backend_id} does not use the custom allocator {type(allocator).__name__}: {reason}"
+            raise BackendError(message, backend=backend_id)
     if protected:
         registry.restrict(allocators, "the runtime is protected, and there is no custom allocator for it")
 

@@ -280,9 +280,9 @@ class _Run:
         if self._patience is not None and self._patience.is_over:
             layer, place = self._awaited() or (layer, layer.name)
             seconds = f"{self._patience.elapsed:.1f}"
-            text = f"its device did not end its work within {seconds} seconds after it was cancelled"
+            message = f"its device did not end its work within {seconds} seconds after it was cancelled"
             raise DeviceHungError(
-                f"layer {layer} on backend {layer.backend}: {text}", layer=place, backend=str(layer.backend)
+                f"layer {layer} on backend {layer.backend}: {message}", layer=place, backend=str(layer.backend)
             )
 
     def _cancel(self) -> None:
@@ -327,8 +327,8 @@ class _Run:
         if self._control is not None:  # it was stopped, perhaps
             self._control.check(task.layer, task.place)
         if isinstance(layer_error, RunCancelledError | DeadlineExceededError):
-            kind, text = type(layer_error), f"layer {task.layer} on backend {task.layer.backend}: {layer_error}"
-            cause: InterposerError = kind(text, layer=task.place, backend=str(task.layer.backend))
+            kind, message = type(layer_error), f"layer {task.layer} on backend {task.layer.backend}: {layer_error}"
+            cause: InterposerError = kind(message, layer=task.place, backend=str(task.layer.backend))
         else:
             cause = failure(task.layer, "failed", layer_error)
         cause.__cause__ = layer_error

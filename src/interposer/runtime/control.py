@@ -195,10 +195,10 @@ def _inside(region: Region, iteration: int | None = None) -> Iterator[None]:
         raise
     except ExecutionError as error:
         place = f"region {region.title!r}" if iteration is None else f"iteration {iteration} of region {region.title!r}"
-        layer, text = f"{region.title}/{error.layer}" if error.layer else region.title, f"in {place}: {error}"
+        layer, message = f"{region.title}/{error.layer}" if error.layer else region.title, f"in {place}: {error}"
         if isinstance(error, InvalidValueError):
-            raise error.located(text, layer=layer, backend=error.backend) from error
-        raise ExecutionError(text, layer=layer, backend=error.backend) from error
+            raise error.located(message, layer=layer, backend=error.backend) from error
+        raise ExecutionError(message, layer=layer, backend=error.backend) from error
 
 
 def _length(slices: Sequence[Array]) -> int:

@@ -135,8 +135,8 @@ class Factories:
             self._factories[backend_id] = checked(factory, WorkloadFactory, "create_workload_factory", backend_id)
             self.registry.register_factory(_OwnHandles(backend_id, factory))
         except Exception as error:
-            text = f"backend {backend_id} could not make its workload factory: {error_text(error)}"
-            raise LoadError(text, backend=backend_id) from error
+            message = f"backend {backend_id} could not make its workload factory: {error_text(error)}"
+            raise LoadError(message, backend=backend_id) from error
 
     def _backend(self, backend_id: str | None, user: str) -> Backend:
         """Return the network's backend with an id; `user` says in the error what needs it.
@@ -158,8 +158,8 @@ class Factories:
         try:
             backend.register_tensor_handle_factories(self.registry, self._optimized.model_options.get(backend.id, {}))
         except Exception as error:
-            text = f"backend {backend.id} could not register its tensor handle factories: {error_text(error)}"
-            raise LoadError(text, backend=backend.id) from error
+            message = f"backend {backend.id} could not register its tensor handle factories: {error_text(error)}"
+            raise LoadError(message, backend=backend.id) from error
         for number, manager in enumerate(self.registry.memory_managers[already_registered:]):
             self.managers[f"{backend.id}/{number}" if number else f"{backend.id}'s own"] = manager
         for factory in self.registry:
@@ -380,8 +380,8 @@ class Factories:
             new_queue = self._optimized.backends[backend_id].create_queue(options)
             queue = checked(new_queue, Queue, "create_queue", backend_id)
         except Exception as error:
-            text = f"backend {backend_id} could not create a queue: {error_text(error)}"
-            raise ExecutionError(text, backend=backend_id) from error
+            message = f"backend {backend_id} could not create a queue: {error_text(error)}"
+            raise ExecutionError(message, backend=backend_id) from error
         self._queues[key] = queue
         self.handles.destroy_after(queue)
         return queue
@@ -430,8 +430,8 @@ class Factories:
                 try:
                     manager.plan  # noqa: B018 - computed now, and cached
                 except Exception as error:
-                    text = f"the memory of backend {backend} could not be planned: {error_text(error)}"
-                    raise LoadError(text, backend=backend) from error
+                    message = f"the memory of backend {backend} could not be planned: {error_text(error)}"
+                    raise LoadError(message, backend=backend) from error
 
     def acquire(self) -> None:
         """Let the backends acquire their planned memory, unless they have done so already.
@@ -580,5 +580,5 @@ def guarded(layer: Layer, failure_text: str, create: Callable[[], _T]) -> _T:
     try:
         return create()
     except Exception as error:
-        text = f"layer {layer} {failure_text} on backend {backend_of(layer)}: {error_text(error)}"
-        raise LoadError(text, backend=backend_of(layer)) from error
+        message = f"layer {layer} {failure_text} on backend {backend_of(layer)}: {error_text(error)}"
+        raise LoadError(message, backend=backend_of(layer)) from error

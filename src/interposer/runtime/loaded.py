@@ -208,9 +208,9 @@ class LoadedNetwork:
         idle_memories = self.idle_memories
         managers = idle_memories[0].managers if idle_memories else {}
         arenas = {backend: manager for backend, manager in managers.items() if isinstance(manager, ArenaMemoryManager)}
-        parts = list(self._program.memory_of_parts())
+        named_parts = list(self._program.memory_of_parts())
         held_by: Counter[str] = Counter()
-        for name, held_bytes, _ in parts:
+        for name, held_bytes, _ in named_parts:
             held_by[name] += held_bytes or 0
         return MemoryReport(
             arenas={backend: manager.planned_bytes for backend, manager in arenas.items()},
@@ -220,9 +220,11 @@ class LoadedNetwork:
             mapped_constants=self._constants.mapped,
             shared_constants=self._constants.shared,
             parts=dict(held_by),
-            unknown=tuple(sorted({name for name, held_bytes, _ in parts if held_bytes is None})),
+            unknown=tuple(sorted({name for name, held_bytes, _ in named_parts if held_bytes is None})),
             estimated=tuple(
-                sorted({name for name, held_bytes, is_estimated in parts if is_estimated and held_bytes is not None})
+                sorted(
+                    {name for name, held_bytes, is_estimated in named_parts if is_estimated and held_bytes is not None}
+                )
             ),
         )
 
@@ -571,10 +573,10 @@ def _workspaces_of(reference: weakref.ref[Program], backend: str) -> list[HeldTe
     program = reference()
     if program is None:
         return None
-    parts = (
+    layers_and_bytes = (
         (layer, held_bytes or 0) for layer, held_bytes, _ in program.held_by_parts() if str(layer.backend) == backend
     )
-    return [HeldTensor("", layer.name, held_bytes) for layer, held_bytes in parts if held_bytes]
+    return [HeldTensor("", layer.name, held_bytes) for layer, held_bytes in layers_and_bytes if held_bytes]
 
 
 def _notify(condition: threading.Condition) -> None:

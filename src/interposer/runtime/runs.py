@@ -348,11 +348,11 @@ def _finish(run: Future[Any], work: Callable[[], Any]) -> bool:
     """Set the result of a run that has begun; return False if another thread has set an error at its deadline."""
     try:
         try:
-            result = work()
+            run_result = work()
         except BaseException as error:
             run.set_exception(error)
         else:
-            run.set_result(result)
+            run.set_result(run_result)
     except InvalidStateError:
         return False
     return True

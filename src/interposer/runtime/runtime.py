@@ -113,8 +113,8 @@ class Runtime:
             base = (split_address(backend_id) or (backend_id,))[0]
             if base not in known_ids:
                 hint, ids_text = did_you_mean(backend_id, known_ids), ", ".join(sorted(known_ids))
-                text = "%r is to be %s, but no backend has this id%s (known: %s)"
-                _log.warning(text, backend_id, participle, hint, ids_text)
+                message = "%r is to be %s, but no backend has this id%s (known: %s)"
+                _log.warning(message, backend_id, participle, hint, ids_text)
 
     def _check_backend_options(self) -> None:
         """Check the options for backends early, and start isolated backends, which check their options when they start.
@@ -244,8 +244,8 @@ class Runtime:
         except OptionError:  # the caller's mistake: no other backend takes over for it
             raise
         except Exception as error:
-            text = f"backend {backend_id} could not make its context: {error_text(error)}"
-            raise LoadError(text, backend=backend_id) from error
+            message = f"backend {backend_id} could not make its context: {error_text(error)}"
+            raise LoadError(message, backend=backend_id) from error
 
     def _ask_before_loading(
         self, network_id: NetworkId, contexts: Mapping[str, BackendContext]
@@ -255,8 +255,8 @@ class Runtime:
             refusal = _refusal(context.before_load_network, network_id)
             if refusal is not None:
                 self._notify("after_unload_network", network_id, agreed_contexts)
-                text = f"network {network_id} is not loaded: the context of backend {backend} {refusal}"
-                raise LoadError(text, backend=backend)
+                message = f"network {network_id} is not loaded: the context of backend {backend} {refusal}"
+                raise LoadError(message, backend=backend)
             agreed_contexts[backend] = context
         return agreed_contexts
 

@@ -605,5 +605,5 @@ def failure(layer: Layer, failure_text: str, error: Exception) -> InterposerErro
     if isinstance(error, InvalidValueError):
         # without regions, it names a layer of a compiled part, or one that has run earlier in another process
         return error.located(f"layer {layer}: {error}", layer=place, backend=backend) if layer.regions else error
-    text = f"layer {layer} {failure_text} on backend {backend_of(layer)}: {error_text(error)}"
-    return ExecutionError(text, layer=place, backend=backend)
+    message = f"layer {layer} {failure_text} on backend {backend_of(layer)}: {error_text(error)}"
+    return ExecutionError(message, layer=place, backend=backend)

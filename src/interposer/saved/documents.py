@@ -33,8 +33,8 @@ def reading_facts(path: str | None) -> Iterator[None]:
     except InterposerError:
         raise
     except _WRONG as error:
-        text = f"{type(error).__name__}: {error}"
-        raise ParseError(f"the saved network is damaged: {text}", path=path) from error
+        message = f"{type(error).__name__}: {error}"
+        raise ParseError(f"the saved network is damaged: {message}", path=path) from error
 
 
 class SavedFile(Container):

@@ -214,8 +214,8 @@ class Batcher(Runner):
         self._single.warm_up(inputs)
 
     def describe(self) -> str:
-        text = f"batches of up to {self.size} rows, after {self._delay * 1e3:g} ms at most"
-        return ", ".join(filter(None, (text, self._single.describe())))
+        description = f"batches of up to {self.size} rows, after {self._delay * 1e3:g} ms at most"
+        return ", ".join(filter(None, (description, self._single.describe())))
 
     def close(self) -> None:
         for variant in self._variants.values():

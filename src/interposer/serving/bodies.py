@@ -42,12 +42,12 @@ def headers_of(scope: MutableMapping[str, Any]) -> dict[str, str]:
 
 def whole_header(headers: Mapping[str, str], name: str) -> int | None:
     """Return a header that is a whole number, None without it; raise `ServingError` if it is something else."""
-    text = headers.get(name.lower())
-    if text is None:
+    header_text = headers.get(name.lower())
+    if header_text is None:
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+    if not (header_text.isascii() and header_text.isdecimal() and len(header_text) < 19):
         raise ServingError(Status.INVALID, f"the header {name} is not a whole number")
-    return int(text)
+    return int(header_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +109,18 @@ async def _received(receive: Receive, unpack: Unpack | None, limits: BodyLimits,
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ServingError(Status.CANCELLED, "the client has left")
-        data = message.get("body", b"")
-        num_received += len(data)
+        chunk = message.get("body", b"")
+        num_received += len(chunk)
         if num_received > limits.size:
             raise _too_large(limits.size)
-        holding.arrived(len(data))
+        holding.arrived(len(chunk))
         is_last = not message.get("more_body", False)
         if unpack is not None:
             body = body or bytearray()
-            await unpack(data, is_last, cast(bytearray, body))
+            await unpack(chunk, is_last, cast(bytearray, body))
         else:
-            holding.take(len(data))
-            body = _joined(body, data)
+            holding.take(len(chunk))
+            body = _joined(body, chunk)
         if is_last:
             return body
         if num_received > _LARGE:  # of several large bodies, only one goes on in each turn of the event loop
@@ -128,12 +128,12 @@ async def _received(receive: Receive, unpack: Unpack | None, limits: BodyLimits,
                 await asyncio.sleep(0)
 
 
-def _joined(body: bytes | bytearray, data: bytes) -> bytes | bytearray:
+def _joined(body: bytes | bytearray, chunk: bytes) -> bytes | bytearray:
     """Return the body with the next bytes. A body that arrives in one piece is not copied."""
     if not body:
-        return data
+        return chunk
     joined_body = body if isinstance(body, bytearray) else bytearray(body)
-    joined_body += data
+    joined_body += chunk
     return joined_body
 
 
@@ -153,19 +153,19 @@ def _unpacker(encoding: str, limits: BodyLimits, holding: Holding) -> Unpack | N
     stream = zlib.decompressobj(WINDOW_BITS[encoding])
     num_packed = 0
 
-    async def unpack(data: bytes, is_last: bool, body: bytearray) -> None:
+    async def unpack(chunk: bytes, is_last: bool, body: bytearray) -> None:
         nonlocal num_packed
-        num_packed += len(data)
+        num_packed += len(chunk)
         while True:
             try:
-                unpacked = stream.decompress(data, _STEP)
+                unpacked = stream.decompress(chunk, _STEP)
             except zlib.error:
                 raise ServingError(Status.INVALID, f"the body of the request is not {encoding} data") from None
             _check_unpacked(len(body) + len(unpacked), num_packed, limits)
             holding.take(len(unpacked))
             body += unpacked
-            data = stream.unconsumed_tail
-            if not data and len(unpacked) < _STEP:
+            chunk = stream.unconsumed_tail
+            if not chunk and len(unpacked) < _STEP:
                 break
             async with holding.turn:  # so that others have their turns after each piece, not after one of each body
                 await asyncio.sleep(0)

@@ -177,11 +177,11 @@ class _Limits(_Protocol):  # type: ignore[misc] # uvicorn's class is added by `p
 
     def _parse_next(self) -> None:
         """Parse the next bytes of a body in chunks, which may be so small that its bytes take long."""
-        data, self._unparsed = self._unparsed[:_PARSED_AT_ONCE], self._unparsed[_PARSED_AT_ONCE:]
+        received_bytes, self._unparsed = self._unparsed[:_PARSED_AT_ONCE], self._unparsed[_PARSED_AT_ONCE:]
         if self._is_refused or self.transport.is_closing():
             self._unparsed = b""
             return
-        self._parse(data)
+        self._parse(received_bytes)
         if self._unparsed:
             self.flow.read_paused = False  # the application must not resume reading before all of these are parsed
             self.loop.call_soon(self._parse_next)

@@ -39,10 +39,10 @@ def _quality(parameters: str) -> float:
     """Return the number after ``q=``; 1 without parameters, and 0 for text that is no quality."""
     if not parameters:
         return 1.0
-    name, _, text = parameters.partition("=")
-    digits = text.strip().replace(".", "", 1)
+    name, _, quality_text = parameters.partition("=")
+    digits = quality_text.strip().replace(".", "", 1)
     is_number = name.strip() == "q" and digits.isascii() and digits.isdecimal() and len(digits) < 6
-    return min(float(text), 1.0) if is_number else 0.0
+    return min(float(quality_text), 1.0) if is_number else 0.0
 
 
 def compressed(parts: Sequence[bytes], encoding: str) -> bytes:

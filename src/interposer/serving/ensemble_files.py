@@ -117,8 +117,8 @@ def _signature(path: Path) -> bytes:
     try:
         return content_of_settings(path.with_name(f"{path.name}.sig"))
     except (OSError, ValueError):
-        text = f"there is no {path.name}.sig with its signature, and only signed files are trusted"
-        raise UntrustedFileError(text, path=str(path)) from None
+        message = f"there is no {path.name}.sig with its signature, and only signed files are trusted"
+        raise UntrustedFileError(message, path=str(path)) from None
 
 
 def _check_sums(folder: Path, sums: str, contents: dict[str, bytes]) -> None:
@@ -144,10 +144,10 @@ def _content(settings: Path) -> bytes:
 def _read_again(settings: Path, content: bytes) -> Ensemble | None:
     """Return the ensemble of some settings whose signature is valid."""
     try:
-        text = content.decode("utf-8")
+        settings_text = content.decode("utf-8")
         if settings.suffix == ".toml":
-            return ensemble_of_table(table_of_settings(text).get("ensemble"))
-        return ensemble_of_config(text)
+            return ensemble_of_table(table_of_settings(settings_text).get("ensemble"))
+        return ensemble_of_config(settings_text)
     except (ValueError, InterposerError) as error:
         raise ConfigError(f"{settings}: {error}") from None
 
@@ -164,5 +164,7 @@ def _check_name(source: ModelSource) -> None:
         raise UntrustedFileError(f"the ensemble {source.name!r} is signed for {signed_for}", path=source.path)
     number = int(version) if version.isascii() and version.isdecimal() and len(version) < 19 else None
     if settings.least_version is not None and (number is None or number < settings.least_version):
-        text = f"the ensemble is signed for version {number}; the lowest that is accepted is {settings.least_version}"
-        raise UntrustedFileError(text, path=source.path)
+        message = (
+            f"the ensemble is signed for version {number}; the lowest that is accepted is {settings.least_version}"
+        )
+        raise UntrustedFileError(message, path=source.path)

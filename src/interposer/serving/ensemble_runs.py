@@ -271,16 +271,16 @@ class _Steps(Runner):
         except ServingError as error:
             if error.status is not Status.INVALID:
                 raise
-            text = f"{' and '.join(functions)} made what {self._ensemble.title(index)} does not accept: {error}"
-            raise ServingError(Status.INTERNAL, text) from None
+            message = f"{' and '.join(functions)} made what {self._ensemble.title(index)} does not accept: {error}"
+            raise ServingError(Status.INTERNAL, message) from None
 
     def _model(self, index: int) -> ServedModel:
         step = self._ensemble.steps[index]
         try:
             return self._find(step.model, step.version)
         except ServingError as error:
-            text = f"{self._ensemble.title(index)}: {error}"
-            raise ServingError(Status.UNAVAILABLE, text, error.retry_after) from None
+            message = f"{self._ensemble.title(index)}: {error}"
+            raise ServingError(Status.UNAVAILABLE, message, error.retry_after) from None
 
     def _checked(self, name: str, tensor: OutputTensor) -> Array:
         """Return the array of an output of the ensemble; raise `ServingError` if it is not what the settings say."""

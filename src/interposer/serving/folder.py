@@ -211,15 +211,15 @@ def _versions(folder: Path, defaults: ModelSettings) -> Iterator[ModelSource]:
 def _has_ensemble(file: Path) -> bool:
     """Return True if a file with settings says that the model is an ensemble, or if a damaged one seems to say so."""
     try:
-        text = text_of_settings(file)
+        settings_text = text_of_settings(file)
     except (OSError, ValueError):
         return False
     if file.suffix != ".toml":
-        return re.search(r"\bensemble_scheduling\b|\bplatform\s*:\s*.ensemble\b", text) is not None
+        return re.search(r"\bensemble_scheduling\b|\bplatform\s*:\s*.ensemble\b", settings_text) is not None
     try:
-        return "ensemble" in table_of_settings(text)
+        return "ensemble" in table_of_settings(settings_text)
     except ValueError:
-        return re.search(r"^[ \t]*\[+[ \t]*ensemble\b", text, re.MULTILINE) is not None
+        return re.search(r"^[ \t]*\[+[ \t]*ensemble\b", settings_text, re.MULTILINE) is not None
 
 
 def _has_model(file: Path) -> bool:

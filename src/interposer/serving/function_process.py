@@ -61,8 +61,8 @@ def answer_of(call: tuple[str, dict[str, Any] | None, list[str]]) -> tuple[Any, 
         return ({} if inputs is None else arrays_of(function(**inputs), outputs),)
     except BaseException as error:
         is_of_value = isinstance(error, ValueError)
-        text = error.args[0] if isinstance(error, KeyError) and error.args else error
-        return type(error).__name__, str(text)[:2000], traceback.format_exc(), is_of_value
+        message = error.args[0] if isinstance(error, KeyError) and error.args else error
+        return type(error).__name__, str(message)[:2000], traceback.format_exc(), is_of_value
 
 
 def main(calls: IO[bytes], answers: IO[bytes]) -> None:
@@ -71,10 +71,10 @@ def main(calls: IO[bytes], answers: IO[bytes]) -> None:
         (size,) = LENGTH.unpack(head)
         answer = answer_of(pickle.loads(calls.read(size)))  # from the server that has started this process
         try:
-            data = pickle.dumps(answer, protocol=5)
+            answer_bytes = pickle.dumps(answer, protocol=5)
         except Exception as error:  # an array of objects of any kind
-            data = pickle.dumps((type(error).__name__, f"the result cannot be sent: {error}", "", False))
-        answers.write(LENGTH.pack(len(data)) + data)
+            answer_bytes = pickle.dumps((type(error).__name__, f"the result cannot be sent: {error}", "", False))
+        answers.write(LENGTH.pack(len(answer_bytes)) + answer_bytes)
         answers.flush()
 
 

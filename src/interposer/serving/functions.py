@@ -71,8 +71,8 @@ class _Process:
             self._process.stdin.write(call)
             self._process.stdin.flush()
             head = self._process.stdout.read(_LENGTH.size)
-            data = self._process.stdout.read(_LENGTH.unpack(head)[0])
-            return pickle.loads(data)  # from code in a folder that only this user can write
+            answer_bytes = self._process.stdout.read(_LENGTH.unpack(head)[0])
+            return pickle.loads(answer_bytes)  # from code in a folder that only this user can write
         except (OSError, ValueError, EOFError, struct.error, pickle.UnpicklingError):
             self.kill()  # it has closed its pipe, and may not be found to have ended yet
             raise _EndedError from None
@@ -129,9 +129,9 @@ class FunctionPool:
                 ) from None
             if len(answer) > 1:
                 process.end()
-                name, text, trace, _ = answer
+                name, message, trace, _ = answer
                 _log.error("function %r cannot be imported:\n%s", function, trace)
-                raise ConfigError(f"function {function!r} cannot be imported: {name}: {text}")
+                raise ConfigError(f"function {function!r} cannot be imported: {name}: {message}")
         return process
 
     async def call(
@@ -219,11 +219,11 @@ def _result(job: asyncio.Future[Any], function: str, seconds: float | None) -> d
     if len(answer) == 1:
         arrays: dict[str, Array] = answer[0]
         return arrays
-    name, text, trace, is_of_value = answer
+    name, message, trace, is_of_value = answer
     if is_of_value:  # a value of the request that the function does not accept
-        raise ServingError(Status.INVALID, f"{name}: {text}")
+        raise ServingError(Status.INVALID, f"{name}: {message}")
     _log.error("function %r failed:\n%s", function, trace)
-    raise ServingError(Status.INTERNAL, f"{name}: {text}")
+    raise ServingError(Status.INTERNAL, f"{name}: {message}")
 
 
 def _retrieved(call: asyncio.Future[Any]) -> None:

@@ -203,28 +203,28 @@ class _Service:
     async def _request(self, kind: Message, context: Any, holding: Holding) -> Message:
         """Receive and return the request of a call, which has the class `kind`."""
         arrived_at = time.monotonic()
-        data = await self._readers.read(context, context.time_remaining())
+        request_bytes = await self._readers.read(context, context.time_remaining())
         holding.finish()
-        if data is self._grpc.aio.EOF:
+        if request_bytes is self._grpc.aio.EOF:
             raise ServingError(Status.INVALID, "the call has no message")
-        return await self._parsed(kind, data, arrived_at, context.time_remaining(), holding)
+        return await self._parsed(kind, request_bytes, arrived_at, context.time_remaining(), holding)
 
     async def _parsed(
-        self, kind: Message, data: bytes, arrived_at: float, seconds: float | None, holding: Holding
+        self, kind: Message, request_bytes: bytes, arrived_at: float, seconds: float | None, holding: Holding
     ) -> Message:
         """Return a message, whose bytes count until its call or its answer in a stream ends.
 
         Its elements are counted before it is parsed.
         """
-        if len(data) >= _COUNTED:
-            holding.take(len(data))
+        if len(request_bytes) >= _COUNTED:
+            holding.take(len(request_bytes))
         options = self.core.options
         limit = options.timeout if seconds is None else min(seconds, options.timeout)
         reading = Reading(options.max_values, arrived_at + limit, holding.take)
         parse = checked_infer if kind is message("ModelInferRequest") else partial(checked, kind)
-        if len(data) < _LARGE:
-            return parse(data, reading)
-        return await self.core.in_parser(reading, parse, data, reading)
+        if len(request_bytes) < _LARGE:
+            return parse(request_bytes, reading)
+        return await self.core.in_parser(reading, parse, request_bytes, reading)
 
     async def on_ServerLive(self, request: Message, context: Any, peer: Peer) -> Message:  # noqa: N802 - names of the protocol
         return message("ServerLiveResponse")(live=True)
@@ -401,16 +401,16 @@ class _Service:
         while is_open:
             is_open = await self._answer_next(await self._next(context), context, peer, client)
 
-    async def _answer_next(self, data: Any, context: Any, peer: Peer, client: str) -> bool:
+    async def _answer_next(self, request_bytes: Any, context: Any, peer: Peer, client: str) -> bool:
         """Answer a message of a stream; return False at the end of the stream."""
-        if data is self._grpc.aio.EOF:
+        if request_bytes is self._grpc.aio.EOF:
             return False
         kind = message("ModelInferRequest")
         request = InferMessage(kind(), [])
         try:
             with self.core.admission.holding(client) as holding, self._emission(context, peer, client) as emit:
                 holding.finish()
-                request = await self._parsed(kind, data, time.monotonic(), context.time_remaining(), holding)
+                request = await self._parsed(kind, request_bytes, time.monotonic(), context.time_remaining(), holding)
                 await self._infer(request, context, peer, emit)
             return True
         except _LostClientError:
@@ -418,7 +418,7 @@ class _Service:
         except ServingError as error:
             answer = _error_in_stream(error, request.message)
             error.__traceback__ = error.__context__ = error.__cause__ = None  # whose frames have the message
-        del data, request  # nothing counts them while the client reads the answer
+        del request_bytes, request  # nothing counts them while the client reads the answer
         await self._write(context, peer, answer, _UNREAD)
         return True
 
@@ -471,5 +471,5 @@ def _has_strings(tensor: Message) -> bool:
 
 
 def _metadata(context: Any) -> dict[str, str]:
-    pairs = context.invocation_metadata() or ()
-    return {name: value for name, value in pairs if isinstance(value, str)}
+    metadata_pairs = context.invocation_metadata() or ()
+    return {name: value for name, value in metadata_pairs if isinstance(value, str)}

@@ -64,17 +64,17 @@ class Answers:
     def _read(self, number: int, poll: select.poll) -> None:
         connection, _, received = self._connections[number]
         try:
-            data = connection.recv(_LONGEST)
+            received_bytes = connection.recv(_LONGEST)
         except BlockingIOError:
             return
         except OSError:
-            data = b""
-        received += data
+            received_bytes = b""
+        received += received_bytes
         is_whole = b"\r\n\r\n" in received
         if is_whole:
             with contextlib.suppress(OSError):
                 connection.send(self._answer(bytes(received)))
-        if is_whole or not data or len(received) > _LONGEST:
+        if is_whole or not received_bytes or len(received) > _LONGEST:
             self._close(number, poll)
 
     def _answer(self, request: bytes) -> bytes:
@@ -85,8 +85,8 @@ class Answers:
         beat, is_ready = _STATE.unpack_from(self._memory)
         is_live = time.monotonic() - beat < _LIFELESS
         is_well = is_live and (is_ready or kind == 0)
-        text = f'{{"{("live", "ready")[kind]}":{str(is_well).lower()}}}'.encode()
-        return _response("200 OK" if is_well else "503 Service Unavailable", text, method)
+        json_text = f'{{"{("live", "ready")[kind]}":{str(is_well).lower()}}}'.encode()
+        return _response("200 OK" if is_well else "503 Service Unavailable", json_text, method)
 
     def _close_old(self, poll: select.poll) -> None:
         end = time.monotonic() - _SECONDS

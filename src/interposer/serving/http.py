@@ -139,8 +139,8 @@ def answer(payload: Any, status: int = 200, headers: Mapping[str, str] | None = 
     """Return a response with a JSON body."""
     from starlette.responses import Response  # noqa: PLC0415 - an optional dependency
 
-    text = json.dumps(payload, separators=(",", ":"))
-    return Response(text, status, dict(headers or {}), "application/json")
+    json_text = json.dumps(payload, separators=(",", ":"))
+    return Response(json_text, status, dict(headers or {}), "application/json")
 
 
 def refusal(error: ServingError) -> Any:
@@ -185,8 +185,8 @@ class _Infer:
         peer = peer_of_scope(scope, headers.get("authorization", ""))
         with self.core.admission.holding(self.core.access.name_of(peer)) as holding:
             try:
-                parts, length = await self._answered(scope, headers, peer, body_end, holding)
-                size, refusal = sum(map(len, parts)), None
+                body_parts, length = await self._answered(scope, headers, peer, body_end, holding)
+                size, refusal = sum(map(len, body_parts)), None
             except ServingError as error:
                 refusal = _bare(error)
             if refusal is not None:
@@ -199,10 +199,10 @@ class _Infer:
             encoding = accepted_encoding(headers.get("accept-encoding", "")) if size >= _COMPRESSED else None
             if encoding is not None:
                 fields += [(b"content-encoding", encoding.encode()), (b"vary", b"accept-encoding")]
-                parts = [await _in_thread(self.core, size, compressed, parts, encoding)]
+                body_parts = [await _in_thread(self.core, size, compressed, body_parts, encoding)]
             if size > _PIECE:
                 holding.sends(abort_of_scope(scope))
-            await _send(send, 200, fields, parts, holding)
+            await _send(send, 200, fields, body_parts, holding)
 
     async def _answered(
         self, scope: Scope, headers: Mapping[str, str], peer: Peer, receive: Receive, holding: Holding
@@ -321,12 +321,12 @@ class _Events:
         """Send an answer, whose bytes `holding` holds until then; raise `ServingError` if it has bytes of tensors."""
         size = _size_of_answer(response, False)
         with holding.also(size if size >= _LARGE else 0):
-            parts, length = await _in_thread(self._core, size, write_response, response, False)
+            body_parts, length = await _in_thread(self._core, size, write_response, response, False)
             if length is not None:
                 raise ServingError(
                     Status.INVALID, "a stream of events has no binary tensors; ask for JSON, or use gRPC"
                 )
-            await self._event(b"data: ", parts[0])
+            await self._event(b"data: ", body_parts[0])
 
     async def end(self, error: ServingError | None) -> None:
         """End the stream, with an event for an error if there is one."""
@@ -382,11 +382,11 @@ async def _send_error(send: Send, error: ServingError, receive: BodyEnd, admissi
 
 
 async def _send(
-    send: Send, status: int, headers: list[tuple[bytes, bytes]], parts: list[bytes], holding: Holding
+    send: Send, status: int, headers: list[tuple[bytes, bytes]], body_parts: list[bytes], holding: Holding
 ) -> None:
-    headers.append((b"content-length", str(sum(map(len, parts))).encode()))
+    headers.append((b"content-length", str(sum(map(len, body_parts))).encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    body = parts[0] if len(parts) == 1 else b"".join(parts)
+    body = body_parts[0] if len(body_parts) == 1 else b"".join(body_parts)
     if len(body) <= _PIECE:
         await send({"type": "http.response.body", "body": body})
         return
@@ -519,8 +519,8 @@ class _Api:
     async def public_metrics(self, request: Any) -> Any:
         from starlette.responses import Response  # noqa: PLC0415 - an optional dependency
 
-        text, content_type = self.core.metrics.text(self.core.repository.served)
-        return Response(text, headers={"Content-Type": content_type})
+        metrics_text, content_type = self.core.metrics.text(self.core.repository.served)
+        return Response(metrics_text, headers={"Content-Type": content_type})
 
     async def page(self, request: Any) -> Any:
         self._check_statistics(request)
@@ -533,8 +533,8 @@ class _Api:
     async def _body(self, request: Any) -> dict[str, Any]:
         limits = BodyLimits(_SMALL_BODY, self.core.options.max_ratio, _SECONDS)
         with self.core.admission.holding(self.core.access.name_of(_peer(request))) as holding:
-            data = await read_body(request.receive, headers_of(request.scope), limits, holding)
-            return small_object_of(data) if data.strip() else {}
+            body = await read_body(request.receive, headers_of(request.scope), limits, holding)
+            return small_object_of(body) if body.strip() else {}
 
     def _check_control(self, request: Any) -> None:
         self.core.check_control(_peer(request))

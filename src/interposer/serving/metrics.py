@@ -175,8 +175,8 @@ class _Shared:
 
     def __init__(self, client: Any, registry: Any) -> None:
         def gauge(name: str, labels: tuple[str, ...], mode: str) -> Any:
-            text = _TEXTS[name]
-            return client.Gauge(f"interposer_{name}", text, labels, registry=registry, multiprocess_mode=mode)
+            help_text = _TEXTS[name]
+            return client.Gauge(f"interposer_{name}", help_text, labels, registry=registry, multiprocess_mode=mode)
 
         self._ready = gauge("model_ready", _MODEL, "livemin")
         self._memory = gauge("memory_bytes", ("kind",), "livesum")

@@ -172,8 +172,8 @@ class StateRows(SequenceRunner):
         await self.inner.try_out(self._all_inputs(Step(1, True, False), {}, inputs), outputs, seconds)
 
     def describe(self) -> str:
-        text = f"{len(self._sequences)} sequences with states of their own"
-        return ", ".join(filter(None, (text, self.inner.describe())))
+        description = f"{len(self._sequences)} sequences with states of their own"
+        return ", ".join(filter(None, (description, self.inner.describe())))
 
     def close(self) -> None:
         super().close()

@@ -88,8 +88,8 @@ class Places:
             self.clients[place] = client
             return place
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        entry = client, future
-        self._waiting.append(entry)
+        waiting_entry = client, future
+        self._waiting.append(waiting_entry)
         try:
             make_room()
             async with asyncio.timeout(seconds):
@@ -97,8 +97,8 @@ class Places:
         except BaseException as error:
             if future.done() and not future.cancelled():
                 self.give_back(future.result())  # it came together with the end of the wait
-            elif entry in self._waiting:
-                self._waiting.remove(entry)
+            elif waiting_entry in self._waiting:
+                self._waiting.remove(waiting_entry)
             if isinstance(error, TimeoutError):
                 raise DeadlineExceededError(
                     f"the sequence waited longer than {seconds:g} seconds, as all {self.count} places are taken"

@@ -78,13 +78,21 @@ class SharedMemory:
         self._regions[name] = _Region(name, key, offset, size, file, status.st_uid)
 
     def _opened(self, key: Any) -> int:
-        text = key.removeprefix("/") if isinstance(key, str) else ""
-        if not text or "/" in text or "\0" in text or text in (".", "..") or len(text.encode("utf-8", "replace")) > 255:
+        region_name = key.removeprefix("/") if isinstance(key, str) else ""
+        if (
+            not region_name
+            or "/" in region_name
+            or "\0" in region_name
+            or region_name in (".", "..")
+            or len(region_name.encode("utf-8", "replace")) > 255
+        ):
             raise ServingError(Status.INVALID, "the key of the region is not a name of shared memory")
         try:
-            return os.open(os.path.join(self._folder, text), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+            return os.open(
+                os.path.join(self._folder, region_name), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+            )
         except (OSError, ValueError):
-            raise ServingError(Status.INVALID, f"the shared memory {text[:200]!r} cannot be opened") from None
+            raise ServingError(Status.INVALID, f"the shared memory {region_name[:200]!r} cannot be opened") from None
 
     def unregister(self, name: str = "", user: int | None = None) -> None:
         """Forget a region, or all of them without a name; an unknown name is no error.
@@ -140,14 +148,14 @@ class SharedMemory:
             raise ServingError(
                 Status.TOO_LARGE, f"the tensor in the region {name[:200]!r} is larger than {self._limit:,} bytes"
             )
-        data = bytearray(size)
+        region_bytes = bytearray(size)
         num_copied = 0
         while num_copied < size:
-            count = os.preadv(region.file, [memoryview(data)[num_copied:]], region.offset + offset + num_copied)
+            count = os.preadv(region.file, [memoryview(region_bytes)[num_copied:]], region.offset + offset + num_copied)
             if not count:
                 raise ServingError(Status.INVALID, f"the region {name[:200]!r} was made smaller after its registration")
             num_copied += count
-        return memoryview(data)
+        return memoryview(region_bytes)
 
     def write(self, name: str, offset: int, size: int, array: Array, peer: Peer) -> None:
         """Write the elements of an array to a region.
@@ -156,17 +164,17 @@ class SharedMemory:
             ServingError: they need more than `size` bytes, or the region belongs to another user than the one who asks.
         """
         region = self._checked(name, offset, size, peer)
-        data = memoryview(to_bytes(array))
-        if len(data) > size:
+        array_bytes = memoryview(to_bytes(array))
+        if len(array_bytes) > size:
             raise ServingError(
                 Status.INVALID,
-                f"the output needs {len(data)} bytes, and {size} of the region {name[:200]!r} are for it",
+                f"the output needs {len(array_bytes)} bytes, and {size} of the region {name[:200]!r} are for it",
             )
-        if os.fstat(region.file).st_size < region.offset + offset + len(data):
+        if os.fstat(region.file).st_size < region.offset + offset + len(array_bytes):
             raise ServingError(Status.INVALID, f"the region {name[:200]!r} was made smaller after its registration")
         num_written = 0
-        while num_written < len(data):
-            num_written += os.pwrite(region.file, data[num_written:], region.offset + offset + num_written)
+        while num_written < len(array_bytes):
+            num_written += os.pwrite(region.file, array_bytes[num_written:], region.offset + offset + num_written)
 
 
 class UserRegions:

@@ -280,10 +280,10 @@ def _entry(entry: Any) -> tuple[str, Fields]:
     """Return the name and the fields of an input of a warm-up request."""
     if not isinstance(entry, dict) or "key" not in entry:
         raise ValueError("model_warmup.inputs is not a message with key and value")
-    value = message(entry, "value") or {}
+    value_message = message(entry, "value") or {}
     check_known("model_warmup.inputs.", entry, {"key", "value"})
-    check_known("model_warmup.inputs.value.", value, _OF_INPUT)
-    return str(entry["key"][-1]), value
+    check_known("model_warmup.inputs.value.", value_message, _OF_INPUT)
+    return str(entry["key"][-1]), value_message
 
 
 def _is_cached(cache: Fields | None) -> bool:
@@ -333,10 +333,10 @@ class _Parser:
     def _scalar(self, token: str) -> str:
         if not token or token in "{}[]<>:,;":
             raise ValueError(f"expected a value, not {token or 'the end'!r}")
-        text = _unquoted(token)
+        scalar_text = _unquoted(token)
         while token[0] in "\"'" and self._peek()[:1] in ("'", '"'):  # strings beside each other are one
-            text += _unquoted(self._next())
-        return text
+            scalar_text += _unquoted(self._next())
+        return scalar_text
 
     def _peek(self) -> str:
         return self._tokens[self._position] if self._position < len(self._tokens) else ""

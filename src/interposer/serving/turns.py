@@ -54,16 +54,16 @@ class Gate:
             self._inside += 1
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (order, next(self._arrivals), future)
-        heapq.heappush(self._waiting, entry)
+        waiting_entry = (order, next(self._arrivals), future)
+        heapq.heappush(self._waiting, waiting_entry)
         try:
             async with asyncio.timeout(seconds):
                 await future
         except BaseException as error:
             if future.done() and not future.cancelled():
                 self.leave()  # the place came together with the end of the wait
-            elif entry in self._waiting:
-                self._waiting.remove(entry)
+            elif waiting_entry in self._waiting:
+                self._waiting.remove(waiting_entry)
                 heapq.heapify(self._waiting)
             if isinstance(error, TimeoutError):
                 raise DeadlineExceededError(
@@ -158,9 +158,9 @@ class InTurns(Runner):
         timing: Timing,
     ) -> list[Array]:
         async with self._turn(gates, self._level(parameters), seconds) as seconds_waited:
-            result = await self.inner.run(inputs, outputs, seconds - seconds_waited, parameters, timing)
+            run_result = await self.inner.run(inputs, outputs, seconds - seconds_waited, parameters, timing)
             timing.queue += seconds_waited
-            return result
+            return run_result
 
     def turn(self, seconds: float, parameters: Parameters | None = None) -> AbstractAsyncContextManager[float]:
         """Wait for the turn of a run, and yield the seconds of the wait.

@@ -18,11 +18,13 @@ Fingerprint: TypeAlias = tuple[Any, ...]
 
 def fingerprints(sources: Iterable[ModelSource]) -> dict[str, Fingerprint]:
     """Return the fingerprint of each model by its name: its versions and settings, and size and time of its files."""
-    parts: dict[str, list[Any]] = {}
+    versions_of_name: dict[str, list[Any]] = {}
     for source in sources:
         files = [(path, *_state(path)) for path in sorted(set(_files(source)))]
-        parts.setdefault(source.name, []).append((source.version, source.problem, repr(source.settings), *files))
-    return {name: tuple(versions) for name, versions in parts.items()}
+        versions_of_name.setdefault(source.name, []).append(
+            (source.version, source.problem, repr(source.settings), *files)
+        )
+    return {name: tuple(versions) for name, versions in versions_of_name.items()}
 
 
 def _files(source: ModelSource) -> Iterator[str]:

@@ -196,8 +196,10 @@ class Choice:
         for backend, reason in plan.failed.items():
             if backend not in self._faulty and plan is not self.plan:
                 self._faulty.add(backend)
-                text = f"the placement of {plan.network!r} was measured without all its layers, as it failed: {reason}"
-                self._report(BackendEvent(backend, REPLACED, text))
+                message = (
+                    f"the placement of {plan.network!r} was measured without all its layers, as it failed: {reason}"
+                )
+                self._report(BackendEvent(backend, REPLACED, message))
 
     def _left(self) -> list[str]:
         """Return the ids of the backends that are not disabled, in order of preference.
@@ -235,17 +237,17 @@ class Choice:
 
     def with_reasons(self, error: InterposerError) -> InterposerError:
         """Return the error with a line for each backend that was disabled before, and the reason."""
-        text = str(error)
+        message = str(error)
         reasons = [f"{backend} was disabled before: {reason}" for backend, reason in self._quarantined.items()]
-        new_reasons = [reason for reason in reasons if reason not in text]
+        new_reasons = [reason for reason in reasons if reason not in message]
         if new_reasons:
-            error.args = ("\n  ".join([text, *new_reasons]),)
+            error.args = ("\n  ".join([message, *new_reasons]),)
         return error
 
     def note(self, failed: str, error: InterposerError, name: str) -> None:
         """Record an event and log that the model `name` no longer uses the backend `failed`, because of `error`."""
-        text = f"the model {name!r} runs without it from here on, as it failed: {_first_line(error)}"
-        self._report(BackendEvent(failed, REPLACED, text))
+        message = f"the model {name!r} runs without it from here on, as it failed: {_first_line(error)}"
+        self._report(BackendEvent(failed, REPLACED, message))
 
     def _report(self, event: BackendEvent) -> None:
         self._record(event)
@@ -276,8 +278,8 @@ class Choice:
                 layers = (
                     f"layer {failure.layer!r}" if count == 1 else f"{count} layers, the first being {failure.layer!r},"
                 )
-                text = f"the model {optimized.name!r} runs {layers} without it, as it failed: {failure.reasons[0]}"
-                self._record(BackendEvent(failure.backend, REPLACED, text, failure.layer))
+                message = f"the model {optimized.name!r} runs {layers} without it, as it failed: {failure.reasons[0]}"
+                self._record(BackendEvent(failure.backend, REPLACED, message, failure.layer))
 
     def _record(self, event: BackendEvent) -> None:
         self.events = (*self.events, event)[-EVENTS:]

@@ -334,8 +334,8 @@ class LoadedVariants:
             if not self.blueprint.needed:
                 raise
             refusal = error.refusal if isinstance(error, InvalidOperandError) else InvalidValueError(str(error))
-            text = f"the network cannot be built for these values of {', '.join(map(repr, self.blueprint.needed))}"
-            raise refusal.located(f"{text}: {error}", layer=refusal.layer, backend="") from error
+            message = f"the network cannot be built for these values of {', '.join(map(repr, self.blueprint.needed))}"
+            raise refusal.located(f"{message}: {error}", layer=refusal.layer, backend="") from error
 
     def _usable(self, variant: FirstVariant) -> bool:
         """Return True if a variant is optimized already, for backends of which none is disabled for this model."""

@@ -260,8 +260,12 @@ def _as_bytes(piece: bytes | memoryview) -> bytes | memoryview:
 
 def _plain(info: TensorInfo) -> list[Any]:
     """Return a tensor info as JSON values: its type, its shape (see `_plain_shape`) and its quantization."""
-    q = info.quantization
-    quantization = None if q is None else [q.scales, q.zero_points, q.axis]
+    tensor_quantization = info.quantization
+    quantization = (
+        None
+        if tensor_quantization is None
+        else [tensor_quantization.scales, tensor_quantization.zero_points, tensor_quantization.axis]
+    )
     return [str(info.dtype), _plain_shape(info.shape), quantization]
 
 

@@ -329,8 +329,8 @@ def _read_by(format: Format, name: str, source: Any, reading: Reading) -> Networ
             f"the format {name!r} failed to read it: {type(error).__name__}: {error}", path=path
         ) from error
     if not isinstance(network, Network | Template):
-        text = f"the format {name!r} gave {type(network).__name__}; expected a Network or a Template"
-        raise ParseError(text, path=path)
+        message = f"the format {name!r} gave {type(network).__name__}; expected a Network or a Template"
+        raise ParseError(message, path=path)
     return network
 
 

@@ -37,8 +37,8 @@ SAMPLE_CHECKS: Final[list[Check]] = []
 
 def subject_of(run: Callable[..., Iterator[str]]) -> str:
     """Return what a check is about, from its docstring: ``Yield an error if X`` becomes ``Fails if X``."""
-    text = " ".join((run.__doc__ or "").split())
-    return text.replace("Yield an error", "Fails", 1) if text.startswith("Yield an error ") else text
+    doc_text = " ".join((run.__doc__ or "").split())
+    return doc_text.replace("Yield an error", "Fails", 1) if doc_text.startswith("Yield an error ") else doc_text
 
 
 def _on_samples(run: Callable[[Trial], Iterator[str]]) -> Callable[[Trial], Iterator[str]]:

@@ -302,19 +302,19 @@ class Conformance:
                 self.backend.id  # noqa: B018 - raises the error itself, which the other process could only describe
             raise
 
-    def judged(self, case: Case, status: Status, text: str) -> Result:
+    def judged(self, case: Case, status: Status, message: str) -> Result:
         """Return the result of a case that ended with this status and text, considering the expected failures."""
         if not self.expected_failures:
-            return Result(case.id, case.check.name, case.family, case.operator, status, text)
+            return Result(case.id, case.check.name, case.family, case.operator, status, message)
         reason = next(
             (explanation for pattern, explanation in self.expected_failures.items() if fnmatchcase(case.id, pattern)),
             None,
         )
         if reason is not None and status is Status.FAIL:
-            status, text = Status.XFAIL, reason
+            status, message = Status.XFAIL, reason
         elif reason is not None and status is Status.PASS:
-            status, text = Status.XPASS, f"it was expected to fail ({reason}), but it passes"
-        return Result(case.id, case.check.name, case.family, case.operator, status, text)
+            status, message = Status.XPASS, f"it was expected to fail ({reason}), but it passes"
+        return Result(case.id, case.check.name, case.family, case.operator, status, message)
 
     def is_settled(self, case: Case) -> bool:
         """Return True if the outcome of a case is already known, so that it cannot crash the process.

@@ -54,8 +54,12 @@ class Evidence:
     @cached_property
     def zero_point(self) -> Array:
         """The zero point of the result's quantization, in a shape that broadcasts to the result."""
-        q = self.info.quantization
-        return np.zeros(()) if q is None else along_axis(q.zero_points, q, self.expected.ndim)
+        quantization = self.info.quantization
+        return (
+            np.zeros(())
+            if quantization is None
+            else along_axis(quantization.zero_points, quantization, self.expected.ndim)
+        )
 
     @cached_property
     def is_number(self) -> bool:
@@ -103,8 +107,8 @@ def hint(evidence: Evidence) -> str:
         return _inverted(evidence) or ""
 
 
-def _inverted(e: Evidence) -> str | None:
-    if e.info.dtype is DataType.BOOL and e.wrong.size > 1 and e.wrong.all():
+def _inverted(evidence: Evidence) -> str | None:
+    if evidence.info.dtype is DataType.BOOL and evidence.wrong.size > 1 and evidence.wrong.all():
         return "every truth value is inverted"
     return None
 
@@ -112,23 +116,31 @@ def _inverted(e: Evidence) -> str | None:
 # --- not computed -----------------------------------------------------------------------------------------------------
 
 
-def _stale(e: Evidence) -> str | None:
-    if e.previous_result is None or e.previous_result.shape != e.actual.shape or len(np.unique(e.actual)) < 2:
+def _stale(evidence: Evidence) -> str | None:
+    if (
+        evidence.previous_result is None
+        or evidence.previous_result.shape != evidence.actual.shape
+        or len(np.unique(evidence.actual)) < 2
+    ):
         return None
-    if not np.array_equal(e.previous_result, e.actual, equal_nan=True):
+    if not np.array_equal(evidence.previous_result, evidence.actual, equal_nan=True):
         return None
     return "equal to the result of the run before: is the output stale, or were the inputs not read again?"
 
 
-def _never_written(e: Evidence) -> str | None:
-    wrong_elements = e.actual[e.wrong]
-    if e.info.dtype.is_float:
-        is_fill = e.all_wrong and np.isnan(e.a[e.wrong]).all() and not any(_has_special(*pair) for pair in e.inputs)
+def _never_written(evidence: Evidence) -> str | None:
+    wrong_elements = evidence.actual[evidence.wrong]
+    if evidence.info.dtype.is_float:
+        is_fill = (
+            evidence.all_wrong
+            and np.isnan(evidence.a[evidence.wrong]).all()
+            and not any(_has_special(*pair) for pair in evidence.inputs)
+        )
     else:
         is_fill = bool(wrong_elements.size > 1 and (wrong_elements == _FILL).all())
     if not is_fill:
         return None
-    which = "the output still holds" if e.all_wrong else "the wrong elements still hold"
+    which = "the output still holds" if evidence.all_wrong else "the wrong elements still hold"
     return f"{which} what the kit filled the memory with: was it never written to?"
 
 
@@ -136,8 +148,8 @@ def _has_special(array: Array, info: TensorInfo) -> bool:
     return info.element is None and info.dtype.is_float and not bool(np.isfinite(array.astype(np.float64)).all())
 
 
-def _zeros(e: Evidence) -> str | None:
-    if np.count_nonzero(e.wrong) > 1 and not e.a[e.wrong].any():
+def _zeros(evidence: Evidence) -> str | None:
+    if np.count_nonzero(evidence.wrong) > 1 and not evidence.a[evidence.wrong].any():
         return "all wrong elements are 0: were they computed at all?"
     return None
 
@@ -145,8 +157,8 @@ def _zeros(e: Evidence) -> str | None:
 # --- special values ---------------------------------------------------------------------------------------------------
 
 
-def _nan(e: Evidence) -> str | None:
-    a, b = np.isnan(e.a[e.wrong]), np.isnan(e.b[e.wrong])
+def _nan(evidence: Evidence) -> str | None:
+    a, b = np.isnan(evidence.a[evidence.wrong]), np.isnan(evidence.b[evidence.wrong])
     if b.all() and not a.any():
         return "NaN is lost: does a comparison such as max, min or clamp drop it?"
     if a.all() and not b.any():
@@ -154,11 +166,11 @@ def _nan(e: Evidence) -> str | None:
     return None
 
 
-def _denormals(e: Evidence) -> str | None:
-    if not e.info.dtype.is_float:
+def _denormals(evidence: Evidence) -> str | None:
+    if not evidence.info.dtype.is_float:
         return None
-    smallest_normal = _smallest_normal(e.info.dtype)
-    a, b = e.a[e.wrong], np.abs(e.b[e.wrong])
+    smallest_normal = _smallest_normal(evidence.info.dtype)
+    a, b = evidence.a[evidence.wrong], np.abs(evidence.b[evidence.wrong])
     if not a.any() and ((b > 0) & (b < smallest_normal)).all():
         return "denormal numbers are flushed to zero"
     return None
@@ -170,16 +182,16 @@ def _smallest_normal(dtype: DataType) -> float:
     return 2.0**-126 if dtype is DataType.BFLOAT16 else 0.0
 
 
-def _signed_zero(e: Evidence) -> str | None:
-    if not e.info.dtype.is_float or e.a[e.wrong].any() or e.b[e.wrong].any():
+def _signed_zero(evidence: Evidence) -> str | None:
+    if not evidence.info.dtype.is_float or evidence.a[evidence.wrong].any() or evidence.b[evidence.wrong].any():
         return None
     return "only the sign of zeros is wrong: -0.0 and 0.0 are different numbers here"
 
 
-def _infinities(e: Evidence) -> str | None:
-    if np.isinf(e.b[e.wrong]).all():
+def _infinities(evidence: Evidence) -> str | None:
+    if np.isinf(evidence.b[evidence.wrong]).all():
         return "only infinite results are wrong: does a function or a clamp treat infinity as a finite number?"
-    if np.isinf(e.a[e.wrong]).all():
+    if np.isinf(evidence.a[evidence.wrong]).all():
         return "infinities appear in place of finite numbers: overflow?"
     return None
 
@@ -192,14 +204,14 @@ _KINDS: Final[tuple[tuple[str, Callable[[Array, float], Array]], ...]] = (
 )
 
 
-def _special_inputs(e: Evidence) -> str | None:
-    floats = [(x.astype(np.float64), _smallest_normal(info.dtype)) for x, info in e.inputs
-              if info.element is None and info.dtype.is_float and x.shape == e.wrong.shape]  # fmt: skip
+def _special_inputs(evidence: Evidence) -> str | None:
+    floats = [(x.astype(np.float64), _smallest_normal(info.dtype)) for x, info in evidence.inputs
+              if info.element is None and info.dtype.is_float and x.shape == evidence.wrong.shape]  # fmt: skip
     for title, is_special in _KINDS:
-        is_matching = np.zeros(e.wrong.shape, bool)
+        is_matching = np.zeros(evidence.wrong.shape, bool)
         for x, smallest_normal in floats:
             is_matching |= is_special(x, smallest_normal)
-        if is_matching.any() and not is_matching.all() and not (e.wrong & ~is_matching).any():
+        if is_matching.any() and not is_matching.all() and not (evidence.wrong & ~is_matching).any():
             return f"only elements whose input is {title} are wrong"
     return None
 
@@ -207,34 +219,40 @@ def _special_inputs(e: Evidence) -> str | None:
 # --- ranges -----------------------------------------------------------------------------------------------------------
 
 
-def _overflow(e: Evidence) -> str | None:
-    if not e.info.dtype.is_integer:
+def _overflow(evidence: Evidence) -> str | None:
+    if not evidence.info.dtype.is_integer:
         return None
-    low, high = integer_range(e.info.dtype)
-    a, b = e.at_end(e.actual)[e.wrong], e.at_end(e.expected)[e.wrong]
-    if b.all() and a.mean() < 0.1 and (np.abs(e.a - e.b)[e.wrong] > (high - low) / 4).any():
+    low, high = integer_range(evidence.info.dtype)
+    a, b = evidence.at_end(evidence.actual)[evidence.wrong], evidence.at_end(evidence.expected)[evidence.wrong]
+    if b.all() and a.mean() < 0.1 and (np.abs(evidence.a - evidence.b)[evidence.wrong] > (high - low) / 4).any():
         return f"elements beyond the range wrap around instead of saturating at {low} and {high}"
-    if a.all() and not e.info.is_quantized:
+    if a.all() and not evidence.info.is_quantized:
         return f"elements are saturated at {low} and {high}, where the operator wraps around"
     return None
 
 
-def _clamped(e: Evidence) -> str | None:
-    low, high = float(e.a.min()), float(e.a.max())
-    clipped = np.clip(e.b, low, high)
-    if e.b.size < 8 or not low < high or np.isnan(e.b).any() or not e.equal(e.a, clipped) or e.wrong.all():
+def _clamped(evidence: Evidence) -> str | None:
+    low, high = float(evidence.a.min()), float(evidence.a.max())
+    clipped = np.clip(evidence.b, low, high)
+    if (
+        evidence.b.size < 8
+        or not low < high
+        or np.isnan(evidence.b).any()
+        or not evidence.equal(evidence.a, clipped)
+        or evidence.wrong.all()
+    ):
         return None
-    zero = float(e.zero_point.flat[0]) if e.zero_point.size == 1 else 0.0
-    range_text = f"although results reach from {e.b.min() + zero:g} to {e.b.max() + zero:g}"
+    zero = float(evidence.zero_point.flat[0]) if evidence.zero_point.size == 1 else 0.0
+    range_text = f"although results reach from {evidence.b.min() + zero:g} to {evidence.b.max() + zero:g}"
     return f"clamped to {low + zero:g} and {high + zero:g}, {range_text}: saturation?"
 
 
-def _narrow(e: Evidence) -> str | None:
-    errors = (e.a - e.b)[e.wrong & e.plain]
+def _narrow(evidence: Evidence) -> str | None:
+    errors = (evidence.a - evidence.b)[evidence.wrong & evidence.plain]
     for bits in (32, 16, 8):
-        modulus = 2.0**bits * _accumulator_scale(e)
+        modulus = 2.0**bits * _accumulator_scale(evidence)
         wraps = np.rint(errors / modulus)
-        allowed_error = 1.0 if e.info.is_quantized else 0.0
+        allowed_error = 1.0 if evidence.info.is_quantized else 0.0
         if (
             errors.size > 1
             and modulus >= 16
@@ -245,46 +263,52 @@ def _narrow(e: Evidence) -> str | None:
     return None
 
 
-def _accumulator_scale(e: Evidence) -> float:
+def _accumulator_scale(evidence: Evidence) -> float:
     """Return how many steps of the result one unit of a product's integer accumulator is worth.
 
     That is the product of the scales of both operands, divided by the scale of the result. It is 1 for integers that
     are not quantized, and 0 for floats, or if a scale is unknown or per-axis.
     """
-    if not e.info.is_quantized:
-        return float(e.info.dtype.is_integer)
-    scales = [info.quantization for _, info in e.inputs[:2] if info.quantization is not None]
-    if len(scales) < 2 or any(q.axis is not None for q in (*scales, e.info.quantization) if q is not None):
+    if not evidence.info.is_quantized:
+        return float(evidence.info.dtype.is_integer)
+    scales = [info.quantization for _, info in evidence.inputs[:2] if info.quantization is not None]
+    if len(scales) < 2 or any(q.axis is not None for q in (*scales, evidence.info.quantization) if q is not None):
         return 0.0
-    assert e.info.quantization is not None
-    return float(scales[0].scale * scales[1].scale / e.info.quantization.scale)
+    assert evidence.info.quantization is not None
+    return float(scales[0].scale * scales[1].scale / evidence.info.quantization.scale)
 
 
 # --- offsets and factors ----------------------------------------------------------------------------------------------
 
 
-def _offset(e: Evidence) -> str | None:
-    is_wrong = e.wrong & e.plain
-    errors = (e.a - e.b)[is_wrong]
-    if errors.size < 2 or np.count_nonzero(e.plain) < e.plain.size / 4 or errors.size < 0.9 * np.count_nonzero(e.plain):
+def _offset(evidence: Evidence) -> str | None:
+    is_wrong = evidence.wrong & evidence.plain
+    errors = (evidence.a - evidence.b)[is_wrong]
+    if (
+        errors.size < 2
+        or np.count_nonzero(evidence.plain) < evidence.plain.size / 4
+        or errors.size < 0.9 * np.count_nonzero(evidence.plain)
+    ):
         return None
     offset = float(np.median(errors))
-    slack = 1 if e.info.is_quantized and abs(offset) > 1 else 0
+    slack = 1 if evidence.info.is_quantized and abs(offset) > 1 else 0
     is_alike = (
-        e.near(e.b[is_wrong] + offset, e.a[is_wrong]) if e.info.dtype.is_float else np.abs(errors - offset) <= slack
+        evidence.near(evidence.b[is_wrong] + offset, evidence.a[is_wrong])
+        if evidence.info.dtype.is_float
+        else np.abs(errors - offset) <= slack
     )
     if not is_alike.all():
         return None
     direction = "high" if offset > 0 else "low"
-    if e.info.is_quantized and abs(offset) == 1:
+    if evidence.info.is_quantized and abs(offset) == 1:
         return f"every element is one step too {direction}: rounding or bias?"
-    unit = " steps" if e.info.is_quantized else ""
+    unit = " steps" if evidence.info.is_quantized else ""
     return f"every element is too {direction} by {abs(offset):.6g}{unit}: zero point or bias?"
 
 
-def _same_offset(e: Evidence) -> str | None:
+def _same_offset(evidence: Evidence) -> str | None:
     """Return a hint if all wrong elements differ from the expected ones by the same amount."""
-    offsets = (e.a - e.b)[e.wrong]
+    offsets = (evidence.a - evidence.b)[evidence.wrong]
     if (
         offsets.size < 2
         or not np.isfinite(offsets).all()
@@ -296,12 +320,13 @@ def _same_offset(e: Evidence) -> str | None:
     return f"all wrong elements are too {direction} by {abs(offsets[0]):.6g}: signed or unsigned, or a lost carry?"
 
 
-def _factor(e: Evidence) -> str | None:
-    factor = _ratio(e, e.a, e.b, e.plain)
+def _factor(evidence: Evidence) -> str | None:
+    factor = _ratio(evidence, evidence.a, evidence.b, evidence.plain)
     if (
         factor is None
         or factor == 1
-        or np.abs(e.a - e.b)[e.plain].max() < (4 + 4 * abs(factor)) * e.info.dtype.is_integer
+        or np.abs(evidence.a - evidence.b)[evidence.plain].max()
+        < (4 + 4 * abs(factor)) * evidence.info.dtype.is_integer
     ):
         return None
     if factor == -1:
@@ -309,7 +334,7 @@ def _factor(e: Evidence) -> str | None:
     return f"every element is {factor:.6g} times the right one: scale?"
 
 
-def _ratio(e: Evidence, a: Array, b: Array, plain: Array) -> float | None:
+def _ratio(evidence: Evidence, a: Array, b: Array, plain: Array) -> float | None:
     """Return the factor by which all results differ from the expected ones; None if there is no such factor.
 
     There must be at least three different expected values other than 0.
@@ -325,26 +350,28 @@ def _ratio(e: Evidence, a: Array, b: Array, plain: Array) -> float | None:
         return None
     largest = np.argmax(np.where(is_nonzero, np.abs(b), 0.0))
     factor = float(a.flat[largest] / b.flat[largest])
-    slack = 1.0 + abs(factor) if e.info.dtype.is_integer else 0.0
-    fits = np.abs(a - factor * b) <= slack if slack else e.near(b * factor, a)
+    slack = 1.0 + abs(factor) if evidence.info.dtype.is_integer else 0.0
+    fits = np.abs(a - factor * b) <= slack if slack else evidence.near(b * factor, a)
     return factor if factor != 0 and fits[plain].all() else None
 
 
-def _by_slice(e: Evidence) -> str | None:
+def _by_slice(evidence: Evidence) -> str | None:
     """Return a hint if every slice along an axis has a different factor or a different offset."""
-    for axis in range(e.b.ndim):
-        if not 1 < e.b.shape[axis] < e.b.size:
+    for axis in range(evidence.b.ndim):
+        if not 1 < evidence.b.shape[axis] < evidence.b.size:
             continue
-        pairs = [(np.take(e.a, i, axis), np.take(e.b, i, axis), np.take(e.plain, i, axis))
-                 for i in range(e.b.shape[axis])]  # fmt: skip
-        factors = [_ratio(e, *pair) for pair in pairs]
+        arrays = evidence.a, evidence.b, evidence.plain
+        slices = [[np.take(array, i, axis) for array in arrays] for i in range(evidence.b.shape[axis])]
+        factors = [_ratio(evidence, *pair) for pair in slices]
         if None not in factors and len({round(factor, 3) for factor in factors if factor}) > 1:
             return (
                 f"every slice along axis {axis} has a factor of its own: scales of channels taken as one, or mixed up?"
             )
-        offsets = [float(np.median((a - b)[plain])) if plain.any() else 0.0 for a, b, plain in pairs]
-        fits = (e.near(b + offset, a)[plain].all() for (a, b, plain), offset in zip(pairs, offsets, strict=True))
-        if len({round(offset, 3) for offset in offsets}) > 1 and min(a.size for a, _, _ in pairs) > 2 and all(fits):
+        offsets = [float(np.median((a - b)[plain])) if plain.any() else 0.0 for a, b, plain in slices]
+        fits = (
+            evidence.near(b + offset, a)[plain].all() for (a, b, plain), offset in zip(slices, offsets, strict=True)
+        )
+        if len({round(offset, 3) for offset in offsets}) > 1 and min(a.size for a, _, _ in slices) > 2 and all(fits):
             return f"every slice along axis {axis} has an offset of its own: bias or zero points of channels?"
     return None
 
@@ -352,28 +379,28 @@ def _by_slice(e: Evidence) -> str | None:
 # --- order of the elements --------------------------------------------------------------------------------------------
 
 
-def _permuted(e: Evidence) -> str | None:
-    if not 2 <= e.b.ndim <= _MOST_AXES:
+def _permuted(evidence: Evidence) -> str | None:
+    if not 2 <= evidence.b.ndim <= _MOST_AXES:
         return None
-    for order in permutations(range(e.b.ndim)):
-        transposed = e.b.transpose(order)
-        if order != tuple(range(e.b.ndim)) and e.equal(e.a.reshape(-1), transposed.reshape(-1)):
+    for order in permutations(range(evidence.b.ndim)):
+        transposed = evidence.b.transpose(order)
+        if order != tuple(range(evidence.b.ndim)) and evidence.equal(evidence.a.reshape(-1), transposed.reshape(-1)):
             return f"equal to the right result with its axes in the order {list(order)}: layout, or axes swapped?"
     return None
 
 
-def _moved(e: Evidence) -> str | None:
-    for axis, size in enumerate(e.b.shape):
-        if size > 1 and e.equal(e.a, np.flip(e.b, axis)):
+def _moved(evidence: Evidence) -> str | None:
+    for axis, size in enumerate(evidence.b.shape):
+        if size > 1 and evidence.equal(evidence.a, np.flip(evidence.b, axis)):
             return f"equal to the right result reversed along axis {axis}"
-    for shift in _moves(e.b.shape):
+    for shift in _moves(evidence.b.shape):
         target_slices = tuple(
-            slice(max(step, 0), size + min(step, 0)) for step, size in zip(shift, e.b.shape, strict=True)
+            slice(max(step, 0), size + min(step, 0)) for step, size in zip(shift, evidence.b.shape, strict=True)
         )
         source_slices = tuple(
-            slice(max(-step, 0), size + min(-step, 0)) for step, size in zip(shift, e.b.shape, strict=True)
+            slice(max(-step, 0), size + min(-step, 0)) for step, size in zip(shift, evidence.b.shape, strict=True)
         )
-        if e.equal(e.a[target_slices], e.b[source_slices]):
+        if evidence.equal(evidence.a[target_slices], evidence.b[source_slices]):
             places = " and ".join(f"{step} along axis {axis}" for axis, step in enumerate(shift) if step)
             return f"the right result moved by {places}: padding or start at the wrong side?"
     return None
@@ -393,8 +420,10 @@ def _moves(shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
                     yield tuple(step_of_axis.get(axis, 0) for axis in range(len(shape)))
 
 
-def _reordered(e: Evidence) -> str | None:
-    if len(np.unique(e.b)) > 2 and e.equal(np.sort(e.a, axis=None), np.sort(e.b, axis=None)):
+def _reordered(evidence: Evidence) -> str | None:
+    if len(np.unique(evidence.b)) > 2 and evidence.equal(
+        np.sort(evidence.a, axis=None), np.sort(evidence.b, axis=None)
+    ):
         return "the right numbers in another order: layout, axis or index?"
     return None
 
@@ -402,36 +431,44 @@ def _reordered(e: Evidence) -> str | None:
 # --- precision and rounding -------------------------------------------------------------------------------------------
 
 
-def _ties(e: Evidence) -> str | None:
-    if np.abs((e.a - e.b)[e.wrong]).max(initial=0) > 1 or not e.inputs or e.inputs[0][0].shape != e.wrong.shape:
+def _ties(evidence: Evidence) -> str | None:
+    if (
+        np.abs((evidence.a - evidence.b)[evidence.wrong]).max(initial=0) > 1
+        or not evidence.inputs
+        or evidence.inputs[0][0].shape != evidence.wrong.shape
+    ):
         return None
-    x, info = e.inputs[0]
+    x, info = evidence.inputs[0]
     if info.element is not None or not info.dtype.is_float:
         return None
-    q = e.info.quantization
-    scaled = x.astype(np.float64) / (q.scale if q is not None and q.axis is None else 1.0)
+    quantization = evidence.info.quantization
+    scaled = x.astype(np.float64) / (
+        quantization.scale if quantization is not None and quantization.axis is None else 1.0
+    )
     ties = np.abs(scaled - np.trunc(scaled)) == 0.5
-    if ties.any() and not (e.wrong & ~ties).any():
+    if ties.any() and not (evidence.wrong & ~ties).any():
         return "only numbers halfway between two integers are wrong: half to even, or half away from zero?"
     return None
 
 
-def _coarse(e: Evidence) -> str | None:
-    if e.info.dtype not in (DataType.FLOAT32, DataType.FLOAT64) or e.actual.size < 2:
+def _coarse(evidence: Evidence) -> str | None:
+    if evidence.info.dtype not in (DataType.FLOAT32, DataType.FLOAT64) or evidence.actual.size < 2:
         return None
     for dtype in (DataType.BFLOAT16, DataType.FLOAT16, DataType.FLOAT32):
-        coarse_values = e.b.astype(dtype.numpy).astype(np.float64)
-        is_stored = dtype is not e.info.dtype and np.array_equal(e.a, e.a.astype(dtype.numpy).astype(np.float64))
-        if is_stored and not np.array_equal(e.b, coarse_values):
+        coarse_values = evidence.b.astype(dtype.numpy).astype(np.float64)
+        is_stored = dtype is not evidence.info.dtype and np.array_equal(
+            evidence.a, evidence.a.astype(dtype.numpy).astype(np.float64)
+        )
+        if is_stored and not np.array_equal(evidence.b, coarse_values):
             return f"every element is a {dtype} number: computed, summed or stored in {dtype}?"
     return None
 
 
-def _one_step(e: Evidence) -> str | None:
-    errors = (e.a - e.b)[e.wrong]
-    if not e.info.dtype.is_integer or np.abs(errors).max(initial=0) != 1 or np.ptp(e.b) < 3:
+def _one_step(evidence: Evidence) -> str | None:
+    errors = (evidence.a - evidence.b)[evidence.wrong]
+    if not evidence.info.dtype.is_integer or np.abs(errors).max(initial=0) != 1 or np.ptp(evidence.b) < 3:
         return None
-    signed_distance = np.asarray(errors * np.sign(e.b[e.wrong]))
+    signed_distance = np.asarray(errors * np.sign(evidence.b[evidence.wrong]))
     if (errors < 0).all():
         return "all wrong elements are one too low: rounded down?"
     if (errors > 0).all():
@@ -446,10 +483,12 @@ def _one_step(e: Evidence) -> str | None:
 # --- place of the wrong elements --------------------------------------------------------------------------------------
 
 
-def _vector_tail(e: Evidence) -> str | None:
+def _vector_tail(evidence: Evidence) -> str | None:
     """Return a hint if all elements after a multiple of a vector width are wrong, along an axis or in memory order."""
-    for axis, size in (*enumerate(e.wrong.shape), (None, e.wrong.size)):
-        slices = e.wrong.reshape(size, -1) if axis is None else np.moveaxis(e.wrong, axis, 0).reshape(size, -1)
+    for axis, size in (*enumerate(evidence.wrong.shape), (None, evidence.wrong.size)):
+        slices = (
+            evidence.wrong.reshape(size, -1) if axis is None else np.moveaxis(evidence.wrong, axis, 0).reshape(size, -1)
+        )
         is_wrong = np.asarray(slices.any(axis=1))
         for width in _VECTORS:
             body = size - size % width
@@ -459,36 +498,38 @@ def _vector_tail(e: Evidence) -> str | None:
     return None
 
 
-def _slices(e: Evidence) -> str | None:
+def _slices(evidence: Evidence) -> str | None:
     """Return a hint if some slices along an axis are wrong, and all others are right."""
-    for axis, size in enumerate(e.wrong.shape):
-        other_axes = tuple(other_axis for other_axis in range(e.wrong.ndim) if other_axis != axis)
-        wrong_indices = np.flatnonzero(e.wrong.any(axis=other_axes))
+    for axis, size in enumerate(evidence.wrong.shape):
+        other_axes = tuple(other_axis for other_axis in range(evidence.wrong.ndim) if other_axis != axis)
+        wrong_indices = np.flatnonzero(evidence.wrong.any(axis=other_axes))
         if size < 2 or len(wrong_indices) == size:
             continue
         if (
             len(wrong_indices) <= size // 2
             and size > 2
-            and e.wrong.ndim > 1
+            and evidence.wrong.ndim > 1
             and wrong_indices[0] != 0
             and wrong_indices[-1] != size - 1
         ):
             return f"only elements at {wrong_indices.tolist()} along axis {axis} are wrong"
-        if axis == 0 and e.wrong.ndim > 2 and wrong_indices[0] == 1:
+        if axis == 0 and evidence.wrong.ndim > 2 and wrong_indices[0] == 1:
             return "only the first slice along axis 0 is right: is the batch ignored?"
     return None
 
 
-def _border(e: Evidence) -> str | None:
-    axes = [axis for axis, size in enumerate(e.wrong.shape) if size >= 3]
+def _border(evidence: Evidence) -> str | None:
+    axes = [axis for axis, size in enumerate(evidence.wrong.shape) if size >= 3]
     sides = [(axis, end) for axis in axes for end in (0, -1)]
     for axis, end in sides:
-        if not np.delete(e.wrong, end, axis).any():
+        if not np.delete(evidence.wrong, end, axis).any():
             side = "first" if end == 0 else "last"
             return f"only the {side} elements along axis {axis} are wrong: padding?"
     for border_axes in _neighbours(axes):
-        inner_slices = tuple(slice(1, -1) if axis in border_axes else slice(None) for axis in range(e.wrong.ndim))
-        if not e.wrong[inner_slices].any():
+        inner_slices = tuple(
+            slice(1, -1) if axis in border_axes else slice(None) for axis in range(evidence.wrong.ndim)
+        )
+        if not evidence.wrong[inner_slices].any():
             return f"only elements at the border of axes {list(border_axes)} are wrong: padding?"
     return None
 
@@ -498,9 +539,11 @@ def _neighbours(axes: Sequence[int]) -> Iterator[tuple[int, ...]]:
         yield from (candidate for candidate in combinations(axes, count) if candidate[-1] - candidate[0] == count - 1)
 
 
-def _everything(e: Evidence) -> str | None:
-    share = "all" if e.wrong.all() else "most"
-    return f"{share} elements are wrong: layout, exchanged axes, or the order of operands?" if e.all_wrong else None
+def _everything(evidence: Evidence) -> str | None:
+    share = "all" if evidence.wrong.all() else "most"
+    return (
+        f"{share} elements are wrong: layout, exchanged axes, or the order of operands?" if evidence.all_wrong else None
+    )
 
 
 _RULES: Final[tuple[Rule, ...]] = (

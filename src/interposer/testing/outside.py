@@ -332,8 +332,8 @@ class _Process:
             ending = self.child.ending(time.monotonic() + seconds)
             return None if ending is None else f"the backend {ending}{self._wrote()} at the end"
         except TimeoutError:
-            text = "\n".join(self._where())
-            return f"the backend hangs at the end: it did not end within {seconds:g} seconds\n{text}"
+            stack_text = "\n".join(self._where())
+            return f"the backend hangs at the end: it did not end within {seconds:g} seconds\n{stack_text}"
         finally:
             self.kill()
 

@@ -37,15 +37,15 @@ class Progress:
     def write(self, activity: str) -> None:
         """Increment the counter, and set the text that describes the next action."""
         self._count += 1
-        text = activity.encode("utf-8", "replace")[: SIZE - _HEAD.size]
-        self._memory[_HEAD.size : _HEAD.size + len(text)] = text
-        _HEAD.pack_into(self._memory, 0, self._count, len(text))
+        activity_bytes = activity.encode("utf-8", "replace")[: SIZE - _HEAD.size]
+        self._memory[_HEAD.size : _HEAD.size + len(activity_bytes)] = activity_bytes
+        _HEAD.pack_into(self._memory, 0, self._count, len(activity_bytes))
 
     def read(self) -> tuple[int, str]:
         """Return the counter and the text of the current action."""
         count, size = _HEAD.unpack_from(self._memory)
-        text = self._memory[_HEAD.size : _HEAD.size + min(size, SIZE - _HEAD.size)]
-        return count, text.decode("utf-8", "replace")
+        activity_bytes = self._memory[_HEAD.size : _HEAD.size + min(size, SIZE - _HEAD.size)]
+        return count, activity_bytes.decode("utf-8", "replace")
 
     def close(self) -> None:
         """Release the shared memory."""

@@ -290,8 +290,10 @@ class Recording:
             with self._inside("copy_out", number), self._noting_errors(number, "copy_out"):
                 fetch(array)
             if contents is not None and not same(array, contents):
-                text = f"{self.titles[number]} gave something else in copy_out than it holds: {unlike(array, contents)}"
-                self.problems.append(text)
+                message = (
+                    f"{self.titles[number]} gave something else in copy_out than it holds: {unlike(array, contents)}"
+                )
+                self.problems.append(message)
 
         replace_method(handle, "copy_in", copy_in)
         replace_method(handle, "copy_out", copy_out)

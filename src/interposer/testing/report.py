@@ -95,11 +95,11 @@ class Report:
         if not operators:
             return ""
         [match, *_] = filter(None, (_NEWER_LAYER.fullmatch(result.text) for result in self.results))
-        text = (
+        line_text = (
             f"it was built for revision {match[1]} of the vocabulary, so layers of newer operators were not shown "
             f"to it: {', '.join(operators)}"
         )
-        return _wrapped(text)
+        return _wrapped(line_text)
 
     def refusals(self) -> Iterator[tuple[str, str, int]]:
         """Yield each refused operator with a reason and the number of samples it applies to, most frequent first."""
@@ -139,8 +139,8 @@ class Report:
         num_tried = sum(result.status not in (Status.REFUSED, Status.SKIP) for result in self.results)
         total = f"{num_tried:,} cases"
         if self.ok:
-            text = f"{self.backend} conforms{self._skips()}: {total}, none of which failed"
-            return _wrapped(text)
+            summary_text = f"{self.backend} conforms{self._skips()}: {total}, none of which failed"
+            return _wrapped(summary_text)
         return f"{self.backend} does not conform: {len(self.failures):,} of {total} failed"
 
     def _skips(self) -> str:

@@ -72,9 +72,11 @@ def _stored(reals: Array, info: TensorInfo) -> Array:
 
 def rounded(reals: Array, info: TensorInfo) -> Array:
     """Return float values as integers of the type of `info`: quantized if it has a quantization, and saturated."""
-    q = info.quantization
-    if q is not None:
-        reals = reals / along_axis(q.scales, q, info.rank) + along_axis(q.zero_points, q, info.rank)
+    quantization = info.quantization
+    if quantization is not None:
+        reals = reals / along_axis(quantization.scales, quantization, info.rank) + along_axis(
+            quantization.zero_points, quantization, info.rank
+        )
     lowest, highest = integer_range(info.dtype)
     return np.asarray(np.clip(np.rint(reals), lowest, highest).astype(info.dtype.numpy))
 

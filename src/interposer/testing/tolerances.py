@@ -112,8 +112,8 @@ class Tolerances:
         first_wrong = tuple(int(index) for index in np.argwhere(is_wrong)[0])
         example = f"the first at {list(first_wrong)} is {array[first_wrong]} instead of {expected[first_wrong]}"
         cause = hint(Evidence(array, expected, is_wrong, info, self._compared(info), inputs, earlier))
-        text = f"{count} of {array.size} elements are wrong by more than {self._stated(info)}; {example}"
-        return f"{text}; hint: {cause}" if cause else text
+        message = f"{count} of {array.size} elements are wrong by more than {self._stated(info)}; {example}"
+        return f"{message}; hint: {cause}" if cause else message
 
     def is_near(self, array: Array, expected: Array, info: TensorInfo) -> bool:
         """Return True if `difference` would return None. This method is faster, as it computes no hint."""
@@ -186,8 +186,8 @@ def bias(array: Array, expected: Array, info: TensorInfo) -> str | None:
     of an unbiased result. Results with fewer elements are not judged. Elements at the ends of the type's range can err
     in one direction only, and are judged separately: most of them must be at the end.
     """
-    q = info.quantization
-    if info.element is not None or q is None or not info.dtype.is_integer:
+    quantization = info.quantization
+    if info.element is not None or quantization is None or not info.dtype.is_integer:
         return None
     low, high = integer_range(info.dtype)
     actual_values, expected_values = array.astype(np.float64), expected.astype(np.float64)
@@ -200,7 +200,7 @@ def bias(array: Array, expected: Array, info: TensorInfo) -> str | None:
     if count < _FEWEST:
         return None
     errors = np.where(in_range, actual_values - expected_values, 0.0)
-    signs = np.sign(expected_values - along_axis(q.zero_points, q, expected_values.ndim))
+    signs = np.sign(expected_values - along_axis(quantization.zero_points, quantization, expected_values.ndim))
     mean, outward = float(errors.sum() / count), float((errors * signs).sum() / count)
     return _stated_bias(mean, outward, count) if max(abs(mean), abs(outward)) >= _MOST_BIAS else None
 
@@ -216,8 +216,8 @@ def _end_missed(array: Array, expected: Array, end: int) -> str | None:
     if count < _FEWEST_AT_END or num_missed <= count / 2:
         return None
     typical_value = float(np.median(array[is_saturated]))
-    text = f"{num_missed} of {count} elements that saturate at {end} are not {end} but mostly {typical_value:g}"
-    return f"{text}; hint: clamped to {typical_value:g} instead of {end}?"
+    message = f"{num_missed} of {count} elements that saturate at {end} are not {end} but mostly {typical_value:g}"
+    return f"{message}; hint: clamped to {typical_value:g} instead of {end}?"
 
 
 def _stated_bias(mean: float, outward: float, count: int) -> str:
@@ -231,8 +231,8 @@ def _stated_bias(mean: float, outward: float, count: int) -> str:
             "rounded away from zero" if outward > 0 else "truncated instead of rounded",
         )
     rounding_text = "an offset of one step, in the rounding or the zero point" if size > 0.75 else rounding_text
-    text = f"{count} elements are on average {size:.2f} steps too {direction}, and may be {_MOST_BIAS}"
-    return f"{text}; hint: {rounding_text}?"
+    message = f"{count} elements are on average {size:.2f} steps too {direction}, and may be {_MOST_BIAS}"
+    return f"{message}; hint: {rounding_text}?"
 
 
 def same(array: Array, expected: Array) -> bool:

@@ -172,8 +172,8 @@ class _Interpreter(Executable):
 
     def _message_of(self, error: Exception) -> str:
         """Return the message of an error, with the layer's name in place of the operator number."""
-        text = " ".join(str(error).split())
-        return _NODE.sub(self._with_layer_name, text).strip()
+        message = " ".join(str(error).split())
+        return _NODE.sub(self._with_layer_name, message).strip()
 
     def _with_layer_name(self, match: re.Match[str]) -> str:
         operator_index, kind, verb = int(match[1]), match[2], match[3]

@@ -92,8 +92,8 @@ class Recording:
             labels, pair_types = pair_of(first, layer)
             conditions = _refused(self.pairs.get(labels, {}).get(pair_types or "", ()))
             if conditions:
-                pair = f"{label} of {types} after {label_of(first.op)} {first.name!r}"
-                yield f"{self.title} merges the two layers, and computes {pair} wrongly for {_texts(conditions)}"
+                pair_text = f"{label} of {types} after {label_of(first.op)} {first.name!r}"
+                yield f"{self.title} merges the two layers, and computes {pair_text} wrongly for {_texts(conditions)}"
 
     def _conditions(self, label: str, types: str) -> list[str]:
         """Return the conditions under which the layers of a label and these types are refused.

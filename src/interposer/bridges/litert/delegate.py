@@ -184,6 +184,6 @@ def free_kernel(number: int) -> int:
 
 def _failed(context: int, error: Exception, nodes: Sequence[HostNode] = ()) -> int:
     """Report an error to the host at the address of its context; the host's exception has its text."""
-    text = in_names_of_host(str(error), nodes).encode()
-    native().interposer_bridge_litert_report(ctypes.c_void_p(context), ctypes.c_char_p(text))
+    message = in_names_of_host(str(error), nodes).encode()
+    native().interposer_bridge_litert_report(ctypes.c_void_p(context), ctypes.c_char_p(message))
     return abi.ERROR

@@ -53,8 +53,8 @@ class LiteRtHost:
                 return [], refusals or ["LiteRT passed nothing to the delegate"]
             return self._outputs(interpreter, inputs), []
         except (RuntimeError, ValueError) as error:
-            text = " ".join(str(error).split())
-            raise (ExecutionError(text) if "Interposer" in text else self._unable(text)) from error
+            message = " ".join(str(error).split())
+            raise (ExecutionError(message) if "Interposer" in message else self._unable(message)) from error
 
     def _prepared(self, content: bytes) -> Any:
         kernels = self._interpreter.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES

@@ -19,14 +19,14 @@ def give_back_pages(constants: Iterable[memoryview | None]) -> None:
 
     The constants remain valid: a page is loaded again, usually from the system's cache, when it is read.
     """
-    large_constants = [data for data in constants if data is not None and data.nbytes >= _LEAST]
+    large_constants = [constant for constant in constants if constant is not None and constant.nbytes >= _LEAST]
     if not large_constants or not hasattr(mmap, "MADV_DONTNEED"):
         return
     files = list(_mapped_files())
-    for data in large_constants:
-        begin = ctypes.addressof(ctypes.c_char.from_buffer(data.obj))
-        if any(first <= begin and begin + data.nbytes <= last for first, last in files):
-            _give_back(begin, begin + data.nbytes)
+    for constant in large_constants:
+        begin = ctypes.addressof(ctypes.c_char.from_buffer(constant.obj))
+        if any(first <= begin and begin + constant.nbytes <= last for first, last in files):
+            _give_back(begin, begin + constant.nbytes)
 
 
 def _mapped_files() -> Iterator[tuple[int, int]]:

@@ -77,7 +77,7 @@ class InterpreterGraph:
 
     def constants(self) -> Iterator[bytes | memoryview]:
         """Yield the bytes of the constants."""
-        return (data for data in self.model.buffers if data is not None)
+        return (content for content in self.model.buffers if content is not None)
 
     # --- parts --------------------------------------------------------------------------------------------------------
 

@@ -128,10 +128,10 @@ class OrtApi:
         if name not in self._functions:
             raise OrtError(f"ONNX Runtime {self.version} has no function {name}; 1.{_SINCE[name]} and later have it")
         function = self._functions[name]
-        result = function(*arguments)
+        returned_value = function(*arguments)
         if function.restype is not _Status:
-            return result
-        self.check(result.value)
+            return returned_value
+        self.check(returned_value.value)
         return None
 
     def check(self, status: int | None) -> None:
@@ -236,19 +236,21 @@ class OrtApi:
 
     def attribute_tensor(self, attribute: int) -> Array:
         """Return a copy of the tensor that an attribute has."""
-        value = self.pointer("OpAttr_GetTensorAttributeAsOrtValue", attribute)
+        ort_value = self.pointer("OpAttr_GetTensorAttributeAsOrtValue", attribute)
         try:
-            return self.array(value).copy()
+            return self.array(ort_value).copy()
         finally:
-            self.call("ReleaseValue", value)
+            self.call("ReleaseValue", ort_value)
 
     # --- new nodes
 
     def new_attribute(self, name: str, kind: int, content: bytes) -> int:
         """Return the address of a new attribute with an integer (8 bytes) or a text, for `new_node`."""
-        out, data = ctypes.c_void_p(), ctypes.create_string_buffer(content, max(len(content), 1))
+        out, content_buffer = ctypes.c_void_p(), ctypes.create_string_buffer(content, max(len(content), 1))
         count = 1 if kind == _INT else len(content)
-        self.call("CreateOpAttr", name.encode(), ctypes.cast(data, ctypes.c_void_p), count, kind, ctypes.byref(out))
+        self.call(
+            "CreateOpAttr", name.encode(), ctypes.cast(content_buffer, ctypes.c_void_p), count, kind, ctypes.byref(out)
+        )
         return out.value or 0
 
     def new_node(
@@ -286,12 +288,12 @@ class OrtApi:
 
     def config_entries(self, options: int) -> dict[str, str]:
         """Return the configuration of a session by key, which has the options of providers too."""
-        pairs = self.pointer("GetSessionOptionsConfigEntries", options)
+        key_value_pairs = self.pointer("GetSessionOptionsConfigEntries", options)
         keys, values = (ctypes.POINTER(ctypes.c_char_p)() for _ in range(2))
         count = ctypes.c_size_t()
-        self.call("GetKeyValuePairs", pairs, *map(ctypes.byref, (keys, values, count)))
+        self.call("GetKeyValuePairs", key_value_pairs, *map(ctypes.byref, (keys, values, count)))
         entries = {keys[n].decode(): values[n].decode("utf-8", "replace") for n in range(count.value)}
-        self.call("ReleaseKeyValuePairs", pairs)
+        self.call("ReleaseKeyValuePairs", key_value_pairs)
         return entries
 
     def claim(self, support: int, nodes: Sequence[int]) -> None:

@@ -241,12 +241,12 @@ class OrtGraph:
 
     def _add_constant(self, graph: Message, name: str) -> memoryview:
         """Add an initializer without data to a graph, and return a copy of its data, which all parts share."""
-        value = self._api.pointer("ValueInfo_GetInitializerValue", self._constants[name])
-        dtype, shape = self._api.tensor_type(value)
+        ort_value = self._api.pointer("ValueInfo_GetInitializerValue", self._constants[name])
+        dtype, shape = self._api.tensor_type(ort_value)
         graph.initializer.append(self._onnx.TensorProto(name=name, data_type=type_number(dtype), dims=shape))
         content = self._contents.get(name)
         if content is None:
-            content = self._contents[name] = np.frombuffer(self._api.content(value), np.uint8)
+            content = self._contents[name] = np.frombuffer(self._api.content(ort_value), np.uint8)
         return content.data
 
     @cached_property
@@ -278,8 +278,8 @@ class OrtGraph:
             raise InvalidArgumentError(f"the attribute {name!r} has the type {kind}, which bridges do not read")
         element = {_INT: ctypes.c_int64, _FLOAT: ctypes.c_float}.get(kind)
         number = self._onnx.AttributeProto.AttributeType.Value(_ONNX_TYPES[kind])
-        value = reader(api.attribute(address, kind, element))
-        return self._onnx.helper.make_attribute(name, value, attr_type=number)
+        attribute_value = reader(api.attribute(address, kind, element))
+        return self._onnx.helper.make_attribute(name, attribute_value, attr_type=number)
 
 
 def _numbers(dtype: str) -> Callable[[bytes], list[Any]]:

@@ -58,8 +58,8 @@ class OnnxRuntimeHost:
             feeds = dict(zip([value.name for value in session.get_inputs()], inputs, strict=True))
             return ([], refusals) if refusals else (session.run(None, feeds), [])
         except Exception as error:  # ONNX Runtime's errors have no common base
-            text = " ".join(str(error).split())
-            raise (ExecutionError(text) if "Interposer: " in text else self._unable(text)) from error
+            message = " ".join(str(error).split())
+            raise (ExecutionError(message) if "Interposer: " in message else self._unable(message)) from error
 
     def _session(self, content: bytes) -> Any:
         options = self._module.SessionOptions()

@@ -74,8 +74,8 @@ def start(api: int, ep_api: int, version: int, own_version: int, size: int) -> i
         functions.interposer_bridge_ort_add_direct.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         functions.interposer_bridge_ort_give_up_direct.argtypes = [ctypes.c_void_p]
     _apis.setdefault(api, OrtApi(api, ep_api, text_at(version)))
-    text = __version__.encode()[: size - 1] + b"\0"
-    ctypes.memmove(own_version, text, len(text))
+    version_bytes = __version__.encode()[: size - 1] + b"\0"
+    ctypes.memmove(own_version, version_bytes, len(version_bytes))
     return 0
 
 
@@ -382,15 +382,15 @@ class _Part:
             self._seen.discard(old_shapes)
 
     def _input(self, context: int, number: int) -> int:
-        value = ctypes.c_void_p()
-        self._api.call("KernelContext_GetInput", context, number, ctypes.byref(value))
-        return value.value or 0
+        ort_value = ctypes.c_void_p()
+        self._api.call("KernelContext_GetInput", context, number, ctypes.byref(ort_value))
+        return ort_value.value or 0
 
     def _write(self, context: int, number: int, output: Array) -> None:
-        value, shape = ctypes.c_void_p(), (ctypes.c_int64 * output.ndim)(*output.shape)
-        self._api.call("KernelContext_GetOutput", context, number, shape, output.ndim, ctypes.byref(value))
+        ort_value, shape = ctypes.c_void_p(), (ctypes.c_int64 * output.ndim)(*output.shape)
+        self._api.call("KernelContext_GetOutput", context, number, shape, output.ndim, ctypes.byref(ort_value))
         if output.size:
-            address = self._api.pointer("GetTensorMutableData", value.value or 0)
+            address = self._api.pointer("GetTensorMutableData", ort_value.value or 0)
             memory = memoryview((ctypes.c_char * output.nbytes).from_address(address)).cast("B")
             np.copyto(np.frombuffer(memory, output.dtype).reshape(output.shape), output)
 

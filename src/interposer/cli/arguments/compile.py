@@ -67,7 +67,7 @@ def _levels(text: str) -> list[str]:
 
 
 def _shapes(text: str) -> dict[str, int | list[int]]:
-    pairs = [shape_argument(part) for part in text.split()]
-    if not pairs:
+    named_shapes = [shape_argument(part) for part in text.split()]
+    if not named_shapes:
         raise argparse.ArgumentTypeError("expected shapes such as 'x=1x3x8 mask=1x8'")
-    return dict(pairs)
+    return dict(named_shapes)

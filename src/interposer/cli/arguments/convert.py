@@ -26,11 +26,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="end the network at these values; layers that they do not need are dropped; may be repeated",
     )  # fmt: skip
     for option, titles in _options().items():
-        text = "; ".join(f"for {title}, {help}" for title, help in titles.items())
+        help_text = "; ".join(f"for {title}, {help}" for title, help in titles.items())
         kind: dict[str, Any] = {"action": "store_true"}
         if option.kind is not bool:
             kind = {"type": positive if option.kind is int else str, "metavar": option.metavar}
-        parser.add_argument(_flag(option.name), help=text, **kind)
+        parser.add_argument(_flag(option.name), help=help_text, **kind)
 
 
 def _options() -> dict[WriteOption, dict[str, str]]:

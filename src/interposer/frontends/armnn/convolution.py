@@ -55,11 +55,15 @@ def _depthwise_weights(node: Node) -> Value:
     if stored_weights is None:
         weights = node.value(1)
         return weights if node.importer.weights_layout else _from_multipliers_first(node, weights)
-    array, q = stored_weights
+    array, quantization = stored_weights
     if not node.importer.weights_layout:
         array = array.transpose(2, 3, 1, 0).reshape(_merged(node, array.shape))
-    q = Quantization(q.scales, q.zero_points, 3) if q is not None and q.per_axis else q
-    return node.constant(array, q)
+    quantization = (
+        Quantization(quantization.scales, quantization.zero_points, 3)
+        if quantization is not None and quantization.per_axis
+        else quantization
+    )
+    return node.constant(array, quantization)
 
 
 def _merged(node: Node, shape: Sequence[int]) -> tuple[int, ...]:

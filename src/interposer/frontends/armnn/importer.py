@@ -40,10 +40,10 @@ def load(source: Source) -> Network:
         UnsupportedOperatorError: layers are not known; the message lists all of them with their counts.
         InvalidArgumentError: `source` is not a path or bytes.
     """
-    path, data = read_file(source)
+    path, content = read_file(source)
     file = Path(path).name if path else ""
     with errors_at(path):
-        return _Importer(read_content(data), file).convert()
+        return _Importer(read_content(content), file).convert()
 
 
 class _Importer(FileImporter):

@@ -114,10 +114,12 @@ def stack(node: Node) -> list[Value]:
 def pad(node: Node) -> list[Value]:
     """Convert Pad, whose value is a quantized one for quantized tensors."""
     x, padding_value = node.tensor(0), float(node.descriptor["padValue"])
-    q = x.known.quantization
-    if q is not None:
+    quantization = x.known.quantization
+    if quantization is not None:
         low, high = integer_range(x.known.dtype)
-        padding_value = float((min(max(np.rint(padding_value), low), high) - q.zero_point) * q.scale)
+        padding_value = float(
+            (min(max(np.rint(padding_value), low), high) - quantization.zero_point) * quantization.scale
+        )
     mode = node.member("paddingMode", PADDING_MODES, PaddingMode)
     return node.results(Pad(node.pairs("padList"), padding_value, mode), x)
 

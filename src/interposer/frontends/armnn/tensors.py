@@ -92,12 +92,12 @@ def _quantization(record: Record, dtype: DataType, scaled: bool) -> Quantization
 
 def constant_array(record: Record, info: TensorInfo, where: str) -> Array:
     """Return the elements of a constant with this info: a view of the file if the type allows it."""
-    data = record["data"]
-    if data is None:
+    data_record = record["data"]
+    if data_record is None:
         raise DamagedFileError("it has no data", where=where)
-    if data.type not in _WIDTHS or _WIDTHS[data.type] != info.dtype.itemsize:
-        raise DamagedFileError(f"it has {data.type} for elements of type {info.dtype}", where=where)
-    values = np.empty(0, "u1") if data["data"] is None else data["data"]
+    if data_record.type not in _WIDTHS or _WIDTHS[data_record.type] != info.dtype.itemsize:
+        raise DamagedFileError(f"it has {data_record.type} for elements of type {info.dtype}", where=where)
+    values = np.empty(0, "u1") if data_record["data"] is None else data_record["data"]
     if not info.is_concrete or info.num_elements != values.size or isinstance(info.num_elements, Dim):
         raise DamagedFileError(f"it has {values.size} elements, but the shape {info.shape}", where=where)
     if info.dtype is DataType.BOOL:

@@ -66,8 +66,8 @@ def _is_large(record: Any) -> bool:
 
 
 def _one_element(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    data = record.get("data")
-    return {**record, "dims": [1], **({"data": data[:1]} if isinstance(data, Sequence) else {})}
+    elements = record.get("data")
+    return {**record, "dims": [1], **({"data": elements[:1]} if isinstance(elements, Sequence) else {})}
 
 
 class _Importer(Importer):

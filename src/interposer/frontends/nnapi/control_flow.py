@@ -69,6 +69,6 @@ def _layer(node: Node, op: ControlFlow, operands: Sequence[Value], regions: Sequ
     for number, (value, operand) in enumerate(zip(values, node.outputs, strict=False)):
         fits = (operand.dtype, operand.quantization) == (value.known.dtype, value.known.quantization)
         if not fits or (operand.has_rank and not operand.info().shape.accepts(value.known.shape)):
-            text = f"{operand.type} {list(operand.dims)}"
-            node.fail(f"its output {number} is {text} in the document, but it gives {value.known}")
+            declared_text = f"{operand.type} {list(operand.dims)}"
+            node.fail(f"its output {number} is {declared_text} in the document, but it gives {value.known}")
     return values

@@ -228,11 +228,11 @@ def _operand(content: Any, where: str) -> Operand:
         tensor = f"TENSOR_{type_name}"
         hint = f", or the type {tensor}" if tensor in _TYPES else ""
         raise ParseError(f"a {type_name} has dims {list(dims)}; expected none{hint}", where=where)
-    data = _field(record, "data", Sequence, where, None)
-    omitted = lifetime == NO_VALUE or (lifetime == INPUT and data is not None and not len(data))
-    value = _constant(kind, dims, data, where) if lifetime in CONSTANTS else None
-    if lifetime == INPUT and data is not None and not omitted and all(dims):
-        _check_length(data, dims, where)
+    elements = _field(record, "data", Sequence, where, None)
+    omitted = lifetime == NO_VALUE or (lifetime == INPUT and elements is not None and not len(elements))
+    value = _constant(kind, dims, elements, where) if lifetime in CONSTANTS else None
+    if lifetime == INPUT and elements is not None and not omitted and all(dims):
+        _check_length(elements, dims, where)
     try:
         quantization = _quantization(kind, record, where)
         operand = Operand(
@@ -265,22 +265,22 @@ def _quantization(kind: _Type, record: Mapping[str, Any], where: str) -> Quantiz
     return Quantization(scale) if scale and kind.dtype is DataType.INT32 else None
 
 
-def _check_length(data: Sequence[Any], dims: tuple[int, ...], where: str) -> None:
-    if len(data) != math.prod(dims):
-        raise ParseError(f"'data' has {len(data)} values; dims {list(dims)} take {math.prod(dims)}", where=where)
+def _check_length(elements: Sequence[Any], dims: tuple[int, ...], where: str) -> None:
+    if len(elements) != math.prod(dims):
+        raise ParseError(f"'data' has {len(elements)} values; dims {list(dims)} take {math.prod(dims)}", where=where)
 
 
-def _constant(kind: _Type, dims: tuple[int, ...], data: Sequence[Any] | None, where: str) -> Array:
-    if data is None:
+def _constant(kind: _Type, dims: tuple[int, ...], elements: Sequence[Any] | None, where: str) -> Array:
+    if elements is None:
         raise ParseError("a constant has no 'data'", where=where)
-    _check_length(data, dims, where)
+    _check_length(elements, dims, where)
     dtype = kind.dtype.numpy
     try:
-        array = np.asarray(data if len(data) else (), dtype if not len(data) else None)
+        array = np.asarray(elements if len(elements) else (), dtype if not len(elements) else None)
     except (TypeError, ValueError, OverflowError) as error:
         raise ParseError(f"'data' cannot be made into an array: {error}", where=where) from error
     if array.ndim != 1 or array.dtype.kind not in {"f": "iuf", "b": "biu"}.get(dtype.kind, "iu"):
-        raise ParseError(f"'data' is {reprlib.repr(data)}; expected a list of {kind.dtype} values", where=where)
+        raise ParseError(f"'data' is {reprlib.repr(elements)}; expected a list of {kind.dtype} values", where=where)
     with np.errstate(all="ignore"):
         converted = array.astype(dtype)
     if dtype.kind != "f" and not np.array_equal(converted, array):
@@ -304,8 +304,8 @@ def _check_border(operands: Sequence[Operand], inputs: Sequence[int], outputs: S
             raise ParseError(f"{list(indices)} names an operand twice", where=where)
         for index in indices:
             if operands[index].lifetime != lifetime:
-                text = f"operands[{index}] has the lifetime {operands[index].lifetime}"
-                raise ParseError(f"{text}; expected {lifetime}", where=where)
+                lifetime_text = f"operands[{index}] has the lifetime {operands[index].lifetime}"
+                raise ParseError(f"{lifetime_text}; expected {lifetime}", where=where)
         for index, operand in enumerate(operands):
             if operand.lifetime == lifetime and not operand.omitted and index not in indices:
                 raise ParseError(f"operands[{index}] has the lifetime {lifetime} and is missing", where=where)

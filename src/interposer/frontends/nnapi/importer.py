@@ -207,14 +207,14 @@ def load(source: Source, *, shapes: Shapes | None = None) -> Network:
         ParseError: the file cannot be read, or `build` refuses the document.
         InvalidArgumentError: `source` is not a path or bytes, or a shape does not fit its input.
     """
-    path, data = read_file(source)
+    path, content = read_file(source)
     with errors_at(path):
-        return build(_document(bytes(data)), shapes=shapes)
+        return build(_document(bytes(content)), shapes=shapes)
 
 
-def _document(data: bytes) -> Any:
+def _document(content: bytes) -> Any:
     try:
-        return json.loads(data)
+        return json.loads(content)
     except RecursionError as error:
         raise ParseError("the file is nested too deeply") from error
     except ValueError as error:

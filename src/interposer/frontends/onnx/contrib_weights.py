@@ -330,12 +330,12 @@ def _first_along(node: Node, tensor: Value, size: int) -> Value:
 
 def _scaled_floats(node: Node) -> Value:
     """Return narrow floats times their block scales; a block_size of 0 is one block for the whole axis."""
-    data, scales, block_size = node.value(0), node.value(2), node.integer("block_size", 128)
+    weights, scales, block_size = node.value(0), node.value(2), node.integer("block_size", 128)
     if node.has(3):
         raise ParseError("it has zero points, but its data are floats")
-    shape = node.concrete(data.known.shape, "data")
+    shape = node.concrete(weights.known.shape, "data")
     axis = checked_axis(node.integer("quantize_axis", 1), len(shape))
-    floats = node.cast(data, DataType.FLOAT32)
+    floats = node.cast(weights, DataType.FLOAT32)
     block_indices = np.arange(shape[axis]) // (block_size_of(node) if block_size else max(1, shape[axis]))
     scale_per_element = node.step(Gather(axis), node.cast(scales, DataType.FLOAT32), node.constant(block_indices))
     return node.cast(node.step(Multiplication(), floats, scale_per_element), scales.known.dtype)

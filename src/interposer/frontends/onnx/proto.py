@@ -70,12 +70,12 @@ def _document(view: memoryview, path: Path | None) -> Document:
     return Document(_checked(_decoded(bytes(separated.message))), path, separated.data)
 
 
-def _decoded(data: bytes) -> Message:
-    if not data:
+def _decoded(content: bytes) -> Message:
+    if not content:
         raise ParseError("the file is empty")
-    encoding = "textproto" if is_text(data[:_HEAD]) else "protobuf"
+    encoding = "textproto" if is_text(content[:_HEAD]) else "protobuf"
     try:
-        return onnx_package().load_model_from_string(data, format=encoding)
+        return onnx_package().load_model_from_string(content, format=encoding)
     except Exception as error:  # protobuf's own errors, which have no common base, and Python's on malformed text
         reason = str(error) or type(error).__name__
         raise ParseError(f"{_DAMAGED} ({encoding}: {reason[:200]})") from error

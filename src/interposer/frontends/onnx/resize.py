@@ -192,10 +192,10 @@ def _axes_by_scales(node: Node, scales: Sequence[float]) -> list[_Axis]:
     shape = node.info(0).shape
     invalid_scales = [scale for scale in scales if not 0 < scale < _LARGEST_SCALE]
     if len(scales) != len(shape) or invalid_scales:
-        text = f"its scales are {list(scales)}; expected {len(shape)} positive numbers, the input's rank"
+        message = f"its scales are {list(scales)}; expected {len(shape)} positive numbers, the input's rank"
         if invalid_scales:
-            node.out_of_range(text, invalid_scales[0], (0, _LARGEST_SCALE))
-        raise ParseError(text)
+            node.out_of_range(message, invalid_scales[0], (0, _LARGEST_SCALE))
+        raise ParseError(message)
     axes = []
     for axis, scale in enumerate(scales):
         if scale != 1:
@@ -244,8 +244,8 @@ def _applied(node: Node, axes: Sequence[_Axis], style: _Style) -> Value:
 def _check_sizes(node: Node, axes: Sequence[_Axis]) -> None:
     for axis in axes:
         if axis.target < 0:
-            text = f"it makes {axis.target} out of {axis.size} along axis {axis.number}; expected 0 or more"
-            node.out_of_range(text, axis.target, (0, None))
+            message = f"it makes {axis.target} out of {axis.size} along axis {axis.number}; expected 0 or more"
+            node.out_of_range(message, axis.target, (0, None))
         if axis.size < 1 or axis.size * axis.target > _MOST_WEIGHTS:
             node.unsupported(f"it makes {axis.target} out of {axis.size} along axis {axis.number}")
 

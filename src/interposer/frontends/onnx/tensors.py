@@ -154,18 +154,18 @@ def _from_bytes(dtype: DataType, shape: tuple[int, ...], read: Callable[[int], A
     return aligned.reshape(shape)
 
 
-def _unpacked(data: Array, count: int, bits: int) -> Array:
+def _unpacked(packed_bytes: Array, count: int, bits: int) -> Array:
     """Return `count` elements of `bits` bits as one byte each; they are packed from the lowest bit of each byte on."""
     if bits == 4:
-        pairs = data.astype(np.uint16)
-        pairs |= pairs << 4
-        pairs &= 0x0F0F
-        return pairs.astype("<u2", copy=False).view(np.uint8)[:count]
+        unpacked = packed_bytes.astype(np.uint16)
+        unpacked |= unpacked << 4
+        unpacked &= 0x0F0F
+        return unpacked.astype("<u2", copy=False).view(np.uint8)[:count]
     if 8 % bits:
-        stream = np.unpackbits(data, bitorder="little")[: count * bits].reshape(count, bits)
+        stream = np.unpackbits(packed_bytes, bitorder="little")[: count * bits].reshape(count, bits)
         return np.packbits(stream, axis=-1, bitorder="little").reshape(-1)
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    elements: Array = data[:, np.newaxis] >> shifts & np.uint8((1 << bits) - 1)
+    elements: Array = packed_bytes[:, np.newaxis] >> shifts & np.uint8((1 << bits) - 1)
     return elements.reshape(-1)[:count]
 
 

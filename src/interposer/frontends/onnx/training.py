@@ -96,9 +96,9 @@ def adagrad(node: Node) -> Sequence[Value]:
 
     def step(a: _Arithmetic, x: Value, gradient: Value, states: Sequence[Value]) -> Sequence[Value]:
         rate = a.div(a.rate, a.plus(1, a.times(decay, a.counted(a.rate))))
-        g = a.regularized(x, gradient)
-        square_sum = a.add(states[0], a.mul(g, g))
-        return a.sub(x, a.div(a.mul(rate, g), a.plus(epsilon, a.root(square_sum)))), square_sum
+        regularized_gradient = a.regularized(x, gradient)
+        square_sum = a.add(states[0], a.mul(regularized_gradient, regularized_gradient))
+        return a.sub(x, a.div(a.mul(rate, regularized_gradient), a.plus(epsilon, a.root(square_sum)))), square_sum
 
     return _for_each(node, 1, step)
 
@@ -115,8 +115,11 @@ def adam(node: Node) -> Sequence[Value]:
         return a.sub(node.scalar_like(1, a.rate), decay_to_count)
 
     def step(a: _Arithmetic, x: Value, gradient: Value, states: Sequence[Value]) -> Sequence[Value]:
-        g = a.regularized(x, gradient)
-        mean, square_mean = a.mixed(alpha, states[0], g), a.mixed(beta, states[1], a.mul(g, g))
+        regularized_gradient = a.regularized(x, gradient)
+        mean, square_mean = (
+            a.mixed(alpha, states[0], regularized_gradient),
+            a.mixed(beta, states[1], a.mul(regularized_gradient, regularized_gradient)),
+        )
         corrected_rate = a.div(a.mul(a.rate, a.root(bias_correction(a, beta))), bias_correction(a, alpha))
         rate = a.unless_first(corrected_rate, a.rate)
         new_x = a.sub(x, a.mul(rate, a.div(mean, a.plus(epsilon, a.root(square_mean)))))
@@ -133,10 +136,12 @@ def momentum(node: Node) -> Sequence[Value]:
         raise ParseError(f"its mode is {mode!r}; expected standard or nesterov")
 
     def step(a: _Arithmetic, x: Value, gradient: Value, states: Sequence[Value]) -> Sequence[Value]:
-        g = a.regularized(x, gradient)
-        gradient_share = a.unless_first(node.scalar_like(beta, g), node.scalar_like(1, g))
-        direction = a.add(a.times(alpha, states[0]), a.mul(gradient_share, g))
-        step_direction = direction if mode == "standard" else a.add(g, a.times(alpha, direction))
+        regularized_gradient = a.regularized(x, gradient)
+        gradient_share = a.unless_first(
+            node.scalar_like(beta, regularized_gradient), node.scalar_like(1, regularized_gradient)
+        )
+        direction = a.add(a.times(alpha, states[0]), a.mul(gradient_share, regularized_gradient))
+        step_direction = direction if mode == "standard" else a.add(regularized_gradient, a.times(alpha, direction))
         return a.sub(x, a.mul(a.rate, step_direction)), direction
 
     return _for_each(node, 1, step)

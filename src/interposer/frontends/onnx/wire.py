@@ -56,11 +56,11 @@ def set_apart(view: memoryview) -> Apart:
         if len(graphs) != 1 or graphs[0].kind != _BYTES:
             return Apart(view, {})
         [graph] = graphs
-        parts_of_graph, data = _without_data(view, graph)
+        parts_of_graph, arrays_set_apart = _without_data(view, graph)
     except (DamagedFileError, ValueError):  # damaged: protobuf reports it
         return Apart(view, {})
     head = bytes(view[: graph.begin]), _tag(_GRAPH), encoded_varint(sum(map(len, parts_of_graph)))
-    return Apart(b"".join([*head, *parts_of_graph, view[graph.end :]]), data)
+    return Apart(b"".join([*head, *parts_of_graph, view[graph.end :]]), arrays_set_apart)
 
 
 def _without_data(view: memoryview, graph: _Field) -> tuple[list[bytes | memoryview], dict[int, memoryview]]:

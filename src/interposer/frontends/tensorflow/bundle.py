@@ -93,15 +93,15 @@ class Checkpoint:
 
     def _strings(self, entry: BundleEntry) -> list[memoryview]:
         """Return the elements of a tensor of strings: their lengths, a checksum of these, and the bytes."""
-        data, offset, sizes = self._data(entry), 0, []
+        content, offset, sizes = self._data(entry), 0, []
         for _ in range(int(np.prod(shape_of(entry.shape), dtype=object))):
-            size, offset = _number(data, offset)
+            size, offset = _number(content, offset)
             sizes.append(size)
         offset += 4
-        if offset + sum(sizes) > len(data):
+        if offset + sum(sizes) > len(content):
             raise DamagedFileError("a tensor of strings is truncated")
         ends = np.cumsum([offset, *sizes]).tolist()
-        return [data[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+        return [content[start:end] for start, end in zip(ends, ends[1:], strict=False)]
 
 
 def _content(path: Path) -> memoryview:

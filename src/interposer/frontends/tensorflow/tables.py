@@ -188,10 +188,10 @@ def _lines(path: Path) -> list[str]:
         check_regular(path)
         if path.stat().st_size > _LARGEST_FILE:
             raise ParseError(f"the file {path.name!r} of a table has more than {_LARGEST_FILE:,} bytes")
-        text = path.read_text(encoding="utf-8", errors="replace")
+        file_text = path.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError) as error:
         raise ParseError(f"the file {path.name!r} of a table cannot be read: {reason_of(error)}") from error
-    return text.removesuffix("\n").split("\n") if text else []
+    return file_text.removesuffix("\n").split("\n") if file_text else []
 
 
 def _integer(node: NodeDef, name: str, default: int) -> int:

@@ -75,8 +75,10 @@ def l2_normalization(node: Node) -> Value:
 @operator("LOCAL_RESPONSE_NORMALIZATION", options=True)
 def local_response_normalization(node: Node) -> Value:
     """Convert LOCAL_RESPONSE_NORMALIZATION across the channels, which are the last axis."""
-    o = node.options
-    if o["radius"] < 0:
-        node.fail(f"the radius is {o['radius']}; expected 0 or more")
-    op = Normalization(norm_size=2 * o["radius"] + 1, alpha=o["alpha"], beta=o["beta"], k=o["bias"], axis=-1)
+    options = node.options
+    if options["radius"] < 0:
+        node.fail(f"the radius is {options['radius']}; expected 0 or more")
+    op = Normalization(
+        norm_size=2 * options["radius"] + 1, alpha=options["alpha"], beta=options["beta"], k=options["bias"], axis=-1
+    )
     return node.result(op, node.value(0))

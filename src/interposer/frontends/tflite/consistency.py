@@ -98,14 +98,14 @@ def _check_shape(tensor: Tensor, where: str) -> None:
 
 
 def _check_data(model: Model, tensor: Tensor, where: str) -> None:
-    data = model.buffer_data(tensor.buffer)
-    if data is None:
+    buffer_bytes = model.buffer_data(tensor.buffer)
+    if buffer_bytes is None:
         return
     if tensor.is_variable:
         _fail("a variable with constant data", where)
     size = byte_size(tensor.dtype, tensor.elements)
-    if size not in (None, len(data)) and not tensor.is_sparse:
-        _fail(f"{len(data)} bytes of data; {tensor.dtype} {list(tensor.shape)} takes {size}", where)
+    if size not in (None, len(buffer_bytes)) and not tensor.is_sparse:
+        _fail(f"{len(buffer_bytes)} bytes of data; {tensor.dtype} {list(tensor.shape)} takes {size}", where)
 
 
 def _check_quantization(tensor: Tensor, quantization_parameters: QuantizationParameters, where: str) -> None:

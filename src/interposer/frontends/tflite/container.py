@@ -70,9 +70,9 @@ def read_model(data: bytes | bytearray | memoryview | mmap.mmap, *, path: str | 
         return _read(flat_view, FilesBeside(None if path is None else Path(path)))
 
 
-def _read(data: memoryview, files: FilesBeside) -> Model:
-    _check_identifier(data)
-    reader = Reader(data, SCHEMA)
+def _read(content: memoryview, files: FilesBeside) -> Model:
+    _check_identifier(content)
+    reader = Reader(content, SCHEMA)
     root = reader.root("Model")
     if root["version"] != VERSION:
         raise ParseError(f"version {root['version']} of the format; only {VERSION} is known", where="version")
@@ -89,20 +89,20 @@ def files_of_weights(path: str | os.PathLike[str]) -> tuple[Path, ...]:
         ParseError: the file cannot be read, or is damaged.
     """
     try:
-        data = memoryview(Path(path).read_bytes())
+        content = memoryview(Path(path).read_bytes())
     except OSError as error:
         raise unreadable(error, path) from error
-    if not may_have_external_buffers(bytes(data)):
+    if not may_have_external_buffers(bytes(content)):
         return ()
-    _check_identifier(data)
-    groups = Reader(data, SCHEMA).root("Model")["external_buffer_groups"] or ()
+    _check_identifier(content)
+    groups = Reader(content, SCHEMA).root("Model")["external_buffer_groups"] or ()
     return tuple(Path(path).parent / record["name"] for record in groups if record["name"])
 
 
-def _check_identifier(data: memoryview) -> None:
-    identifier = bytes(data[4:8])
-    if len(data) < 8:
-        raise DamagedFileError(f"it has {len(data)} bytes, and the head of a TFLite file has 8")
+def _check_identifier(content: memoryview) -> None:
+    identifier = bytes(content[4:8])
+    if len(content) < 8:
+        raise DamagedFileError(f"it has {len(content)} bytes, and the head of a TFLite file has 8")
     if identifier != IDENTIFIER:
         raise ParseError(
             f"not a TFLite file: {IDENTIFIER!r} is missing, there is {identifier!r}; "

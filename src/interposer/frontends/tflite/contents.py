@@ -241,8 +241,8 @@ class Model:
         uint4, bfloat16, float8, string, resource, variant): for these the result is the flat bytes. Bools are copied;
         any byte but 0 is true.
         """
-        data = self.buffer_data(tensor.buffer)
-        return None if data is None else _values(data, tensor)
+        buffer_bytes = self.buffer_data(tensor.buffer)
+        return None if buffer_bytes is None else _values(buffer_bytes, tensor)
 
     def constants(self, subgraph: Subgraph) -> dict[int, NDArray[Any]]:
         """Return the `constant` values of a subgraph's tensors by index.
@@ -255,8 +255,8 @@ class Model:
         return {i: values for i, values in arrays.items() if values is not None}
 
 
-def _values(data: memoryview, tensor: Tensor) -> NDArray[Any]:
-    raw_bytes = np.frombuffer(data, np.uint8)
+def _values(buffer_bytes: memoryview, tensor: Tensor) -> NDArray[Any]:
+    raw_bytes = np.frombuffer(buffer_bytes, np.uint8)
     dtype = numpy_dtype(tensor.dtype)
     if dtype is None or tensor.is_sparse:
         return raw_bytes

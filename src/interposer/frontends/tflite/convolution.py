@@ -47,8 +47,10 @@ def _image(node: Node, *, asymmetric: bool = False) -> Value:
     x, weights = node.value(0, rank=4), node.value(1, rank=4)
     if not is_hybrid(x, weights):
         return x
-    q = weights.known.quantization
-    return rounded(node, x, (1, 2, 3), asymmetric=asymmetric or len(set(q.scales if q else ())) > 1)
+    quantization = weights.known.quantization
+    return rounded(
+        node, x, (1, 2, 3), asymmetric=asymmetric or len(set(quantization.scales if quantization else ())) > 1
+    )
 
 
 @operator("CONV_3D", options=True)

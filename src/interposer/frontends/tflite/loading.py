@@ -83,8 +83,8 @@ def template(
         subgraph: the index of the subgraph to convert; 0 is the main one.
     """
     expect(signature, str | None, "the signature must be the key of one")
-    path, data = read_file(source)
-    model = read_model(data, path=path)
+    path, content = read_file(source)
+    model = read_model(content, path=path)
     _check_subgraph(model, subgraph, signature)
     if inputs or outputs:
         called_signature = None if signature is None else _signature_of(model, signature)
@@ -96,7 +96,7 @@ def template(
             called_signature,
         )
     request = Request(model, Path(path).name if path else "", subgraph, stand_in=stand_in)
-    metadata = partial(metadata_of, model, data)
+    metadata = partial(metadata_of, model, content)
 
     def of_signature(key: str) -> Template:
         return _template(replace(_calling(request, key), dynamic=True), path, signatures, metadata)

@@ -62,8 +62,10 @@ def densify(node: Node) -> Value:
 @operator("FAKE_QUANT", options=True)
 def fake_quantization(node: Node) -> Value:
     """Convert FAKE_QUANT, which rounds to the values that a quantized tensor can represent."""
-    o = node.options
-    return node.result(FakeQuantization(o["min"], o["max"], o["num_bits"], o["narrow_range"]), node.value(0))
+    options = node.options
+    return node.result(
+        FakeQuantization(options["min"], options["max"], options["num_bits"], options["narrow_range"]), node.value(0)
+    )
 
 
 @operator("CAST")

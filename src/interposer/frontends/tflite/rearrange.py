@@ -114,10 +114,10 @@ def strided_slice(node: Node) -> Value:
     """Convert STRIDED_SLICE; with the option `offset`, ends are relative to the starts."""
     if node.is_computed(1, 2):
         return computed_strided_slice(node)
-    o, begin, end = node.options, node.integers_of(1, "begin"), node.integers_of(2, "end")
-    if o["offset"]:
+    options, begin, end = node.options, node.integers_of(1, "begin"), node.integers_of(2, "end")
+    if options["offset"]:
         end = tuple(start + length for start, length in zip(begin, end, strict=True))
-    masks = {name: o[name] for name in o if name.endswith("_mask")}
+    masks = {name: options[name] for name in options if name.endswith("_mask")}
     return node.result(StridedSlice(begin, end, node.integers_of(3, "strides"), **masks), node.value(0))
 
 
@@ -133,10 +133,10 @@ def pad_with(node: Node) -> Value:
     if node.info(2).constant is None:
         low, high = zip(*node.pairs_of(1, "the paddings"), strict=True)
         return padded(node, node.value(0), low, high, node.scalar(2))
-    filler, q = node.array(2, "the value"), node.info(2).quantization
+    filler, quantization = node.array(2, "the value"), node.info(2).quantization
     if filler.size != 1:
         node.fail(f"the value has shape {filler.shape}; expected one number")
-    number = filler if q is None else dequantize(filler, q)
+    number = filler if quantization is None else dequantize(filler, quantization)
     return _padded(node, float(number.ravel()[0]))
 
 

@@ -37,26 +37,26 @@ def computed_strided_slice(node: Node) -> Value:
 
     The slices are taken first. Axes are then removed and inserted by a `StridedSlice` of whole axes.
     """
-    o, x = node.options, node.value(0)
+    options, x = node.options, node.value(0)
     begin, end, strides = node.value(1), node.value(2), np.array(node.integers_of(3, "strides"))
     count = strides.size
     if begin.known.shape != (count,) or end.known.shape != (count,):
         node.fail(f"begin is {begin.known} and end {end.known}; expected {count} elements, one for each stride")
-    if o["offset"]:
+    if options["offset"]:
         end = node.step(ADD, begin, end)
-    places = _axes(node, count, o["ellipsis_mask"], o["new_axis_mask"])
+    places = _axes(node, count, options["ellipsis_mask"], options["new_axis_mask"])
     item_numbers, axes = [number for number, _ in places], [axis for _, axis in places]
-    is_shrunk = _bits(o["shrink_axis_mask"], item_numbers)
+    is_shrunk = _bits(options["shrink_axis_mask"], item_numbers)
     strides = np.where(is_shrunk, 1, strides[item_numbers])
     forward = np.where(strides > 0, _FARTHEST, -_FARTHEST)
     begin = _replaced(
-        node, _picked(node, begin, item_numbers), _bits(o["begin_mask"], item_numbers) & ~is_shrunk, -forward
+        node, _picked(node, begin, item_numbers), _bits(options["begin_mask"], item_numbers) & ~is_shrunk, -forward
     )
-    end = _replaced(node, _picked(node, end, item_numbers), _bits(o["end_mask"], item_numbers), forward)
+    end = _replaced(node, _picked(node, end, item_numbers), _bits(options["end_mask"], item_numbers), forward)
     end = _replaced(node, end, is_shrunk, _next(node, begin))
     end = python_ends(node, x, begin, end, axes, strides.tolist())
     operands = x, begin, end, node.constant(strides.astype(begin.known.dtype.numpy))
-    structure = {name: o[name] for name in ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask")}
+    structure = {name: options[name] for name in ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask")}
     if not any(structure.values()):
         return node.result(DynamicSlice(tuple(axes)), *operands)
     return node.result(_view(count, structure), node.step(DynamicSlice(tuple(axes)), *operands))

@@ -170,7 +170,7 @@ def _batch_groups(node: Node, window: _Convolution, x: Value, weights: Value) ->
     if count > _MOST_GROUPS:
         node.fail(f"it has {count} groups of images; at most {_MOST_GROUPS} are supported")
     images_per_group, channels_per_group = images // count, output_channels // count
-    parts = [
+    group_results = [
         _convolved(
             node,
             window,
@@ -179,7 +179,7 @@ def _batch_groups(node: Node, window: _Convolution, x: Value, weights: Value) ->
         )
         for i in range(count)
     ]
-    return node.step(Concat(-1), *parts)
+    return node.step(Concat(-1), *group_results)
 
 
 _MOST_GROUPS = 1024

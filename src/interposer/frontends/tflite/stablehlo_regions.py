@@ -151,10 +151,10 @@ def _folded(node: Node, values: Values, axis: int, combine: Combine) -> Values:
 def reduce_window(node: Node) -> list[Value]:
     """Convert STABLEHLO_REDUCE_WINDOW: dilate and pad with the initial value, then combine along each axis."""
     values, starts = _halves(node)
-    rank, o = values[0].known.rank, node.options
+    rank, options = values[0].known.rank, node.options
     names = ("window_dimensions", "window_strides", "window_dilations", "base_dilations")
-    sizes, strides, dilations, base_dilations = (tuple(o[name] or (1,) * rank) for name in names)
-    padding = tuple(o["padding"] or (0,) * 2 * rank)
+    sizes, strides, dilations, base_dilations = (tuple(options[name] or (1,) * rank) for name in names)
+    padding = tuple(options["padding"] or (0,) * 2 * rank)
     columns = (sizes, strides, dilations, base_dilations)
     if (
         {*map(len, columns)} != {rank}
@@ -163,7 +163,7 @@ def reduce_window(node: Node) -> list[Value]:
     ):
         node.fail(f"its window is {columns} with padding {padding}; expected numbers for {rank} axes")
     check_padding(node, (*padding, *sizes, *strides, *dilations, *base_dilations))
-    combine = _combination(node, o["body_subgraph_index"])
+    combine = _combination(node, options["body_subgraph_index"])
     values = [
         padded(node, dilated(node, operand, base_dilations, start), padding[::2], padding[1::2], start)
         for operand, start in zip(values, starts, strict=True)

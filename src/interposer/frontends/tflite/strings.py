@@ -13,5 +13,7 @@ __all__: list[str] = []
 @operator("SKIP_GRAM", options=True)
 def skip_gram(node: Node) -> Value:
     """Convert SKIP_GRAM, which lists sequences of words of a text."""
-    o = node.options
-    return node.result(SkipGrams(o["ngram_size"], o["max_skip_size"], o["include_all_ngrams"]), node.value(0))
+    options = node.options
+    return node.result(
+        SkipGrams(options["ngram_size"], options["max_skip_size"], options["include_all_ngrams"]), node.value(0)
+    )

@@ -325,8 +325,10 @@ def _damaged_if_wrong(title: str) -> Iterator[None]:
     except (InterposerError, MemoryError):
         raise
     except Exception as error:
-        text = str(error).strip().partition("\n")[0]
-        raise DamagedFileError(f"{title} is wrong: {type(error).__name__}{f': {text}' if text else ''}") from error
+        first_line = str(error).strip().partition("\n")[0]
+        raise DamagedFileError(
+            f"{title} is wrong: {type(error).__name__}{f': {first_line}' if first_line else ''}"
+        ) from error
 
 
 def _torch() -> Any:

@@ -328,11 +328,11 @@ def erfc(c: Call, x: Value) -> Value:
 def log1p(c: Call, x: Value) -> Value:
     """Convert log1p, exact near 0: x * log(u) / (u - 1) with u = 1 + x."""
     x = c.cast(x, c.dtype)
-    u = c.plus(x, 1)
-    logarithm = c.step(LOG, u)
-    corrected = c.times(x, c.over(logarithm, c.minus(u, 1)))
-    is_one = c.binary(EQUAL, u, 1)
-    is_extreme = c.either(c.binary(EQUAL, u, math.inf), c.binary(LESS_OR_EQUAL, u, 0))
+    one_plus_x = c.plus(x, 1)
+    logarithm = c.step(LOG, one_plus_x)
+    corrected = c.times(x, c.over(logarithm, c.minus(one_plus_x, 1)))
+    is_one = c.binary(EQUAL, one_plus_x, 1)
+    is_extreme = c.either(c.binary(EQUAL, one_plus_x, math.inf), c.binary(LESS_OR_EQUAL, one_plus_x, 0))
     return c.where(is_one, x, c.where(is_extreme, logarithm, corrected))
 
 
@@ -340,12 +340,12 @@ def log1p(c: Call, x: Value) -> Value:
 def expm1(c: Call, x: Value) -> Value:
     """Convert expm1, exact near 0: (u - 1) * x / log(u) with u = exp(x)."""
     x = c.cast(x, c.dtype)
-    u = c.step(EXP, x)
-    less = c.minus(u, 1)
-    corrected = c.times(less, c.over(x, c.step(LOG, u)))
-    is_one = c.binary(EQUAL, u, 1)
+    exponential = c.step(EXP, x)
+    exponential_less_one = c.minus(exponential, 1)
+    corrected = c.times(exponential_less_one, c.over(x, c.step(LOG, exponential)))
+    is_one = c.binary(EQUAL, exponential, 1)
     is_near_zero = c.binary(LESS, c.step(ABS, x), 1)
-    return c.where(is_one, x, c.where(is_near_zero, corrected, less))
+    return c.where(is_one, x, c.where(is_near_zero, corrected, exponential_less_one))
 
 
 @aten("sgn")

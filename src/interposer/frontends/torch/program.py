@@ -241,8 +241,8 @@ def _result_names(out_spec: Any, count: int) -> list[str]:
         return default
     names = dict[int, str]()
     for path, index in paths:
-        parts = [str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", "")))) for key in path]
-        name = "_".join(filter(None, parts))
+        key_texts = [str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", "")))) for key in path]
+        name = "_".join(filter(None, key_texts))
         names[index] = f"output_{name}" if name[:1].isdigit() else name
     return [names.get(index) or default[index] for index in range(count)]
 

@@ -296,10 +296,10 @@ def _unknown_functions(document: Any) -> dict[str, int]:
 
 
 def _is_operator(target: str) -> bool:
-    parts = _TARGET.fullmatch(target)
-    if parts is None:
+    target_match = _TARGET.fullmatch(target)
+    if target_match is None:
         return bool(_PLAIN.fullmatch(target))
-    return parts[1] in _NAMESPACES and not target.startswith(_FILES)
+    return target_match[1] in _NAMESPACES and not target.startswith(_FILES)
 
 
 def _targets(node: Any) -> Iterator[str]:

@@ -69,14 +69,14 @@ def _bounds(low: Any, high: Any) -> tuple[int, int]:
 
 
 def _quantized(c: Call, x: Value, scale: Any, zero: Any, bounds: tuple[int, int], axis: int | None) -> Value:
-    q, dtype = _scales(scale, zero, axis), c.dtype
-    if q is None or dtype not in _STORED:
+    quantization, dtype = _scales(scale, zero, axis), c.dtype
+    if quantization is None or dtype not in _STORED:
         return _stored(c, x, _line(c, x, scale, axis), _line(c, x, zero, axis), bounds)
     if bounds != whole_range(dtype):
-        points = np.array(q.zero_points), np.array(q.scales)
+        points = np.array(quantization.zero_points), np.array(quantization.scales)
         ends = [(bound - points[0]) * points[1] for bound in bounds]
         x = limited(c, x, *(_along(c, x, np.asarray(end), axis) for end in ends))
-    return c.step(Quantize(dtype, RoundingMethod.HALF_TO_EVEN), x, quantization=q)
+    return c.step(Quantize(dtype, RoundingMethod.HALF_TO_EVEN), x, quantization=quantization)
 
 
 def _along(c: Call, x: Value, numbers: Array, axis: int | None) -> Value:
@@ -150,10 +150,15 @@ def quantize_per_group(
 
 
 def _dequantized(c: Call, x: Value, scale: Any, zero: Any, axis: int | None) -> Value:
-    q = _scales(scale, zero, axis)
-    if q is not None and x.constant is not None and x.known.quantization is None and x.known.dtype.is_integer:
-        x = c.importer.constant(x.constant, f"{c.name}/quantized", c.source, q)
-    if q is not None and x.known.quantization == q:
+    quantization = _scales(scale, zero, axis)
+    if (
+        quantization is not None
+        and x.constant is not None
+        and x.known.quantization is None
+        and x.known.dtype.is_integer
+    ):
+        x = c.importer.constant(x.constant, f"{c.name}/quantized", c.source, quantization)
+    if quantization is not None and x.known.quantization == quantization:
         return c.step(Dequantize(c.dtype), x)
     plain_x = x if x.known.quantization is None else c.step(Cast(x.known.dtype), x)
     return _float_values(c, plain_x, _line(c, x, scale, axis), _line(c, x, zero, axis) if zero is not None else None)

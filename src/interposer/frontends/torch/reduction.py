@@ -301,11 +301,11 @@ def mode(c: Call, x: Value, dim: int = -1, keepdim: bool = False) -> list[Value]
     first_of_longest = c.step(ArgMinMax(ArgMinMaxFunction.MAX, rank - 1, True, DataType.INT64), counts)
     frequency = c.step(Reduce((rank - 1,), True, ReduceOperation.MAX), counts)
     last_of_longest = c.minus(c.plus(first_of_longest, frequency), 1)
-    parts = [
+    mode_columns = [
         c.step(GatherElements(rank - 1), part, place)
         for part, place in zip(rows, (first_of_longest, last_of_longest), strict=True)
     ]
-    results = [c.swapped(part, axis, rank - 1) for part in parts]
+    results = [c.swapped(part, axis, rank - 1) for part in mode_columns]
     return results if keepdim else [c.squeezed(part, axis) for part in results]
 
 

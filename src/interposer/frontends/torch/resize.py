@@ -157,8 +157,8 @@ def _spread(axis: _Axis, first: Array, weights: Array) -> Array:
 def _linear_matrix(axis: _Axis, align_corners: bool) -> Array:
     positions = np.maximum(_positions(axis, align_corners), 0)
     left_pixels = np.minimum(np.floor(positions), axis.size - 1)
-    part = (positions - left_pixels)[:, None]
-    return _spread(axis, left_pixels.astype(np.int64), np.concatenate([1 - part, part], 1))
+    right_weights = (positions - left_pixels)[:, None]
+    return _spread(axis, left_pixels.astype(np.int64), np.concatenate([1 - right_weights, right_weights], 1))
 
 
 def _cubic_matrix(axis: _Axis, align_corners: bool) -> Array:

@@ -81,9 +81,11 @@ def view_as_type(c: Call, x: Value, dtype: Any) -> Value:
     if target_width > width:
         ratio = target_width // width
         return reinterpreted(c, c.reshape(x, [*c.shape(x)[:-1], sizes[-1] // ratio, ratio]), target_type)
-    result = reinterpreted(c, x, target_type)
+    reinterpreted_x = reinterpreted(c, x, target_type)
     return (
-        c.reshape(result, [*c.shape(x)[:-1], sizes[-1] * (width // target_width)]) if target_width < width else result
+        c.reshape(reinterpreted_x, [*c.shape(x)[:-1], sizes[-1] * (width // target_width)])
+        if target_width < width
+        else reinterpreted_x
     )
 
 
@@ -513,8 +515,8 @@ def constant_pad(c: Call, x: Value, pads: Sequence[int], value: Operand = 0) -> 
 
 def _pairs(pads: Sequence[int], rank: int) -> list[tuple[int, int]]:
     """Return pads as pairs for each axis; PyTorch lists them from the last axis on."""
-    pairs = list(zip(pads[::2], pads[1::2], strict=True))
-    return [(0, 0)] * (rank - len(pairs)) + pairs[::-1]
+    given_pairs = list(zip(pads[::2], pads[1::2], strict=True))
+    return [(0, 0)] * (rank - len(given_pairs)) + given_pairs[::-1]
 
 
 @aten("pad")

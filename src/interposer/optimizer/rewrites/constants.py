@@ -82,8 +82,8 @@ def folded(layer: Layer) -> Replacement:
     values = _values(layer)
     if values is None:
         return None
-    pairs = zip(values, layer.output_infos, strict=True)
-    constants = tuple(constant(value, info.quantization) for value, info in pairs)
+    arrays_and_infos = zip(values, layer.output_infos, strict=True)
+    constants = tuple(constant(value, info.quantization) for value, info in arrays_and_infos)
     return constants[0] if len(constants) == 1 else constants
 
 

@@ -129,8 +129,8 @@ def drop_casts_around_compress(op: Cast, layer: Layer) -> Replacement:
         return None
     source, dropped, restored = inner.layer.values[0].known, inner.layer.output.known, layer.output.known
     is_relabeled = source.dtype is dropped.dtype is restored.dtype and dropped.quantization is None
-    q = source.quantization
-    if not is_relabeled or q is None or q.per_axis or q != restored.quantization:
+    quantization = source.quantization
+    if not is_relabeled or quantization is None or quantization.per_axis or quantization != restored.quantization:
         return None
     return New(compress.op, [inner.layer.inputs[0], compress.layer.inputs[1]])
 

@@ -321,12 +321,12 @@ def _joined(op: Concat, layer: Layer, output_info: TensorInfo) -> New | None:
     operands = [_operand(value, output_info) for value in layer.inputs]
     if any(operand is None for operand in operands):
         return None
-    pairs = zip(operands, layer.values, strict=True)
+    operands_and_values = zip(operands, layer.values, strict=True)
     return New(
         op,
         [
             quantized if _is_like(quantized, output_info) else _requantized(real, output_info)
-            for quantized, real in pairs
+            for quantized, real in operands_and_values
         ],
     )
 

@@ -294,11 +294,11 @@ class _Conversation:
             if client._state is State.WAITING_FOR_ACK and monotonic() - metadata_time >= _RESEND:
                 self._send(Kind.STREAM_METADATA, encode_metadata(StreamMetadata(os.getpid(), process_name()[:_NAME])))
                 metadata_time = monotonic()
-            data = self._connection.receive(self._patience())
-            if data == b"":
+            received_bytes = self._connection.receive(self._patience())
+            if received_bytes == b"":
                 _log.info("the collector of profiles has ended the connection")
                 return
-            for packet in self._reader.feed(data or b""):
+            for packet in self._reader.feed(received_bytes or b""):
                 self._answer(packet)
             self._list_new_counters()
             self._capture_if_due()
@@ -457,12 +457,12 @@ def _captures(selection: Selection) -> bool:
 
 
 def _failure(error: Exception) -> str:
-    text = getattr(error, "strerror", None) or str(error)
+    reason_text = getattr(error, "strerror", None) or str(error)
     path = getattr(error, "filename", None)  # that of a file; errors of sockets have none
     return (
-        f"the file {path} for profiles cannot be written: {text}"
+        f"the file {path} for profiles cannot be written: {reason_text}"
         if path
-        else f"there is no collector of profiles: {text}"
+        else f"there is no collector of profiles: {reason_text}"
     )
 
 

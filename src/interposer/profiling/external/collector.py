@@ -146,10 +146,10 @@ class Collector:
             with connection:
                 connection.settimeout(_TO_SEND)
                 while not self._closing.is_set():
-                    data = _received(connection) if ready(connection, _PATIENCE) else None
-                    if data == b"":
+                    received_bytes = _received(connection) if ready(connection, _PATIENCE) else None
+                    if received_bytes == b"":
                         break
-                    self._take(session, reader, connection, data or b"")
+                    self._take(session, reader, connection, received_bytes or b"")
             session.error = f"{reader.rest} bytes of a packet are missing at the end" if reader.rest else ""
         except (OSError, ParseError) as error:
             session.error = str(error)
@@ -157,13 +157,13 @@ class Collector:
             session.error = f"{type(error).__name__}: {error}"
             _log.exception("the session with a program ended")
 
-    def _take(self, session: Session, reader: PacketReader, connection: socket.socket, data: bytes) -> None:
-        session.size += len(data)
+    def _take(self, session: Session, reader: PacketReader, connection: socket.socket, received_bytes: bytes) -> None:
+        session.size += len(received_bytes)
         if session.data is not None:
-            if not self._stored_room.take(0, len(data)):
+            if not self._stored_room.take(0, len(received_bytes)):
                 raise ParseError(f"programs have sent more than the {_MOST_STORED:,} bytes that are stored")
-            session.data += data
-        for packet in reader.feed(data):
+            session.data += received_bytes
+        for packet in reader.feed(received_bytes):
             content = _decoded(session, reader, packet, self._room)
             if self._on_packet is not None:
                 with self._lock:
@@ -249,13 +249,13 @@ def read_stream(path: str | os.PathLike[str], on_packet: PacketHandler | None = 
     """
     try:
         check_regular(path)
-        data = Path(path).read_bytes()
+        stream_bytes = Path(path).read_bytes()
     except OSError as error:
         raise ParseError(f"the file cannot be read: {error.strerror or error}", path=os.fspath(path)) from error
     reader = PacketReader(limit=_LARGEST)
-    session = Session(1, Stream(), len(data), "")
+    session = Session(1, Stream(), len(stream_bytes), "")
     try:
-        for packet in reader.feed(data):
+        for packet in reader.feed(stream_bytes):
             content = _decoded(session, reader, packet)
             if on_packet is not None:
                 on_packet(session, packet, content)

@@ -124,11 +124,11 @@ class _Copied:
         return self._inner.send(data)
 
     def receive(self, seconds: float) -> bytes | None:
-        data = self._inner.receive(seconds)
-        if data and self._incoming is not None:
-            self._incoming.write(data)
+        received_bytes = self._inner.receive(seconds)
+        if received_bytes and self._incoming is not None:
+            self._incoming.write(received_bytes)
             self._incoming.flush()
-        return data
+        return received_bytes
 
     def close(self, seconds: float = 0) -> None:
         with ExitStack() as stack:

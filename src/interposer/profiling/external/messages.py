@@ -57,8 +57,12 @@ def encode_metadata(metadata: StreamMetadata, order: str = "<") -> bytes:
     for encoded_text in encoded_texts:
         offsets.append(offsets[-1] + len(encoded_text))
     header = struct.pack(f"{order}10I", MAGIC, _VERSION, metadata.data_length, metadata.pid, *offsets, 0)
-    table = [number for kind, version in versions() for number in (kind, version)]
-    return header + b"".join(encoded_texts) + struct.pack(f"{order}{1 + len(table)}I", len(table) // 2 << 16, *table)
+    version_numbers = [number for kind, version in versions() for number in (kind, version)]
+    return (
+        header
+        + b"".join(encoded_texts)
+        + struct.pack(f"{order}{1 + len(version_numbers)}I", len(version_numbers) // 2 << 16, *version_numbers)
+    )
 
 
 def decode_metadata(body: bytes, order: str = "<") -> StreamMetadata:
@@ -145,8 +149,8 @@ class Directory:
 
 def swtrace(text: str, order: str = "<") -> bytes:
     """Return a text as the protocol writes it: its length with the zero at its end, and zeros up to a full word."""
-    data = text.encode("ascii", "replace") + b"\0"
-    return struct.pack(f"{order}I", len(data)) + data + b"\0" * (-len(data) % 4)
+    text_bytes = text.encode("ascii", "replace") + b"\0"
+    return struct.pack(f"{order}I", len(text_bytes)) + text_bytes + b"\0" * (-len(text_bytes) % 4)
 
 
 def swtrace_at(body: bytes, offset: int, order: str = "<") -> tuple[str, int]:

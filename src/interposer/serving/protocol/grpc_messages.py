@@ -104,11 +104,11 @@ def checked(kind: Message, data: bytes, reading: Reading) -> Message:
     return _parsed(kind, data)
 
 
-def _parsed(kind: Message, data: bytes) -> Message:
+def _parsed(kind: Message, message_bytes: bytes) -> Message:
     from google.protobuf.message import DecodeError  # noqa: PLC0415 - an optional dependency
 
     try:
-        return kind.FromString(data)
+        return kind.FromString(message_bytes)
     except DecodeError as error:
         raise ServingError(Status.INVALID, f"the request is not a message of the protocol: {error}") from None
 
@@ -202,8 +202,10 @@ def infer_response(response: InferResponse, is_raw: bool) -> bytes:
 
 def infer_stream_response(response: InferResponse, is_raw: bool) -> bytes:
     """Return the bytes of a ``ModelStreamInferResponse`` with an answer; see `infer_response`."""
-    parts = _parts(response, is_raw)
-    return b"".join([field_of(_INFER_RESPONSE, sum(len(part) for part in parts)), *parts])
+    message_parts = _parts(response, is_raw)
+    return b"".join(
+        [field_of(_INFER_RESPONSE, sum(len(message_part) for message_part in message_parts)), *message_parts]
+    )
 
 
 def _parts(response: InferResponse, is_raw: bool) -> list[bytes]:

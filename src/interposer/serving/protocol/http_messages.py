@@ -84,14 +84,14 @@ def read_infer_request(
         )
     json_text = body if header_length is None else body[:header_length]
     binary_data = memoryview(body)[len(json_text) :]
-    text, long_lists = _without_long_lists(json_text, reading)
-    header = quick_object_of(text)
+    short_text, long_lists = _without_long_lists(json_text, reading)
+    header = quick_object_of(short_text)
     if header is None:
-        header = object_of(text)
-    elif len(text) < _SMALL:
+        header = object_of(short_text)
+    elif len(short_text) < _SMALL:
         with suppress(ServingError):  # a request that is refused is read again, for a message with all of its digits
             return _request_of(header, binary_data, regions, reading, long_lists)
-        header = object_of(text)
+        header = object_of(short_text)
     return _request_of(header, binary_data, regions, reading, long_lists)
 
 
@@ -106,21 +106,21 @@ def _without_long_lists(text: bytes | bytearray, reading: Reading) -> tuple[byte
     found_outline = outline(text, reading)
     reading.take(found_outline.containers * _CONTAINER + found_outline.values * _VALUE)
     nonce = os.urandom(16).hex()
-    parts: list[bytes | bytearray] = []
+    text_parts: list[bytes | bytearray] = []
     long_lists: dict[str, LongList] = {}
     end = 0
     for begin_of_list, end_of_list in found_outline.long_lists:
         key = f"{nonce}{len(long_lists)}"
         long_lists[key] = LongList(text, begin_of_list, end_of_list, reading)
-        parts += [text[end:begin_of_list], f'{{"{key}":0}}'.encode()]
+        text_parts += [text[end:begin_of_list], f'{{"{key}":0}}'.encode()]
         end = end_of_list
-    if sum(map(len, parts)) + len(text) - end > _LARGEST_TEXT:
+    if sum(map(len, text_parts)) + len(text) - end > _LARGEST_TEXT:
         raise ServingError(
             Status.TOO_LARGE,
             f"the request has more than {_LARGEST_TEXT:,} bytes of JSON, beside long lists of numbers; send tensors as "
             "binary data",
         )
-    return (b"".join([*parts, text[end:]]) if long_lists else text), long_lists
+    return (b"".join([*text_parts, text[end:]]) if long_lists else text), long_lists
 
 
 def small_object_of(text: bytes | bytearray) -> dict[str, Any]:
@@ -255,8 +255,8 @@ def _array(
         return from_json(name, datatype, shape, source.data(tensor["data"]))
     if "binary_data_size" in parameters:
         size = _whole(f"binary_data_size of input {name!r}", parameters["binary_data_size"])
-        data = source.binary_tensors.take(name, size)
-        return from_bytes(name, datatype, shape, data, source.reading)
+        tensor_bytes = source.binary_tensors.take(name, size)
+        return from_bytes(name, datatype, shape, tensor_bytes, source.reading)
     return shared_tensor(name, datatype, shape, parameters, source.regions, source.reading)
 
 
@@ -326,8 +326,8 @@ def write_response(response: InferResponse, is_binary: bool) -> tuple[list[bytes
         header["id"] = response.id
     if response.parameters:
         header["parameters"] = response.parameters
-    text = json_bytes(header, long_arrays)
-    return [text, *binary_parts], len(text) if binary_parts else None
+    json_text = json_bytes(header, long_arrays)
+    return [json_text, *binary_parts], len(json_text) if binary_parts else None
 
 
 def _written(
@@ -340,9 +340,9 @@ def _written(
         parameters = {"shared_memory_region": name, "shared_memory_byte_size": size}
         return tensor | {"parameters": parameters | ({"shared_memory_offset": offset} if offset else {})}
     if is_binary if requested_output is None or requested_output.binary is None else requested_output.binary:
-        data = to_bytes(output.array)
-        binary_parts.append(data)
-        return tensor | {"parameters": {"binary_data_size": len(data)}}
+        tensor_bytes = to_bytes(output.array)
+        binary_parts.append(tensor_bytes)
+        return tensor | {"parameters": {"binary_data_size": len(tensor_bytes)}}
     elements = to_json(output.name, output.datatype, output.array)
     if isinstance(elements, list) or len(elements) < _MOST_AT_ONCE:
         return tensor | {"data": elements}

@@ -60,8 +60,8 @@ def _parsed(data: bytes | bytearray) -> Any:
     except RecursionError:
         raise ServingError(Status.INVALID, "the request has too many nested lists") from None
     except (ValueError, MemoryError) as error:  # JSON errors, wrong UTF-8, integers of thousands of digits
-        text = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
-        raise ServingError(Status.INVALID, f"the request is not JSON{text}") from None
+        reason_text = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
+        raise ServingError(Status.INVALID, f"the request is not JSON{reason_text}") from None
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -110,11 +110,11 @@ def json_bytes(data: Any, long_arrays: Sequence[Array] = ()) -> bytes:
         TypeError: there is an object or an array that JSON does not have.
     """
     text = _written(data)
-    parts = []
+    json_parts = []
     for index, array in enumerate(long_arrays):
         text_before, _, text = text.partition(b'"%b"' % long_array(index).encode())
-        parts += [text_before, b"[", *_pieces(array), b"]"]
-    return b"".join([*parts, text]) if parts else text
+        json_parts += [text_before, b"[", *_pieces(array), b"]"]
+    return b"".join([*json_parts, text]) if json_parts else text
 
 
 def _pieces(array: Array) -> Iterator[bytes]:

@@ -72,15 +72,15 @@ class LongList:
     def _counted(self) -> tuple[int, bool]:
         """Return the number of elements, and whether the list has no lists in it."""
         num_commas, num_lists = 0, 0
-        for data in self._slices():
-            num_commas += int(np.count_nonzero(data == _COMMA))
-            num_lists += int(np.count_nonzero(data == _OPENING))
+        for text_slice in self._slices():
+            num_commas += int(np.count_nonzero(text_slice == _COMMA))
+            num_lists += int(np.count_nonzero(text_slice == _OPENING))
         return num_commas + 1, num_lists == 1
 
     def _structure(self) -> Iterator[bytes]:
         """Yield the brackets and commas, without what is between them."""
-        for data in self._slices():
-            yield data[(data == _COMMA) | (data == _OPENING) | (data == _CLOSING)].tobytes()
+        for text_slice in self._slices():
+            yield text_slice[(text_slice == _COMMA) | (text_slice == _OPENING) | (text_slice == _CLOSING)].tobytes()
 
     def _slices(self) -> Iterator[Array]:
         for begin in range(self.begin, self.end, _SLICE):

@@ -92,11 +92,11 @@ class _Scan:
 
     def add(self, begin: int) -> None:
         """Look at the next slice."""
-        data = np.frombuffer(self._text, np.uint8, min(_SLICE, len(self._text) - begin), begin)
-        in_string = self._strings(data)
-        folded_bytes = data | _CASE
+        slice_bytes = np.frombuffer(self._text, np.uint8, min(_SLICE, len(self._text) - begin), begin)
+        in_string = self._strings(slice_bytes)
+        folded_bytes = slice_bytes | _CASE
         brackets = np.flatnonzero((folded_bytes == _OPENING) | (folded_bytes == _CLOSING))
-        commas = np.flatnonzero(data == _COMMA)
+        commas = np.flatnonzero(slice_bytes == _COMMA)
         if in_string is not None:
             brackets, commas = brackets[~in_string[brackets]], commas[~in_string[commas]]
         is_opening = folded_bytes[brackets] == _OPENING
@@ -111,27 +111,27 @@ class _Scan:
         self._containers += len(openings)
         self._values += len(openings) + len(commas)
 
-    def _strings(self, data: Array) -> Array | None:
+    def _strings(self, slice_bytes: Array) -> Array | None:
         """Return which bytes are inside of strings; None if there are no strings."""
-        quotes = np.flatnonzero(data == _QUOTE)
-        is_escaped = self._escaped(data, quotes)
+        quotes = np.flatnonzero(slice_bytes == _QUOTE)
+        is_escaped = self._escaped(slice_bytes, quotes)
         if not len(quotes) and not self._is_in_string:
             return None
-        toggles = np.zeros(len(data), np.uint8)
+        toggles = np.zeros(len(slice_bytes), np.uint8)
         toggles[quotes[~is_escaped]] = 1
         np.cumsum(toggles, dtype=np.uint8, out=toggles)  # modulo 256, which leaves the lowest bit as it is
         is_inside: Array = (toggles & 1).astype(bool) ^ self._is_in_string
         self._is_in_string = bool(is_inside[-1])
         return is_inside
 
-    def _escaped(self, data: Array, quotes: Array) -> Array:
+    def _escaped(self, slice_bytes: Array, quotes: Array) -> Array:
         """Return which of the quotes have an odd number of backslashes before them."""
-        is_backslash = data == _BACKSLASH
+        is_backslash = slice_bytes == _BACKSLASH
         self._values += int(np.count_nonzero(is_backslash))
         num_before, escaped = self._backslashes, np.zeros(len(quotes), bool)
         other_positions = np.flatnonzero(~is_backslash)
         self._backslashes = (
-            (len(data) - 1 - int(other_positions[-1])) if len(other_positions) else num_before + len(data)
+            (len(slice_bytes) - 1 - int(other_positions[-1])) if len(other_positions) else num_before + len(slice_bytes)
         )
         if not num_before and not is_backslash.any():
             return escaped

@@ -124,9 +124,9 @@ def _strings(name: str, shape: tuple[int, ...], data: memoryview, reading: Readi
     return _objects(texts, shape)
 
 
-def _text(name: str, data: bytes) -> str:
+def _text(name: str, encoded_text: bytes) -> str:
     try:
-        return data.decode("utf-8")
+        return encoded_text.decode("utf-8")
     except UnicodeDecodeError:
         raise _refused(name, "has a string that is not UTF-8") from None
 
@@ -305,11 +305,11 @@ def to_bytes(array: Array) -> bytes:
     """Return the elements in row-major order and little-endian; texts have their lengths before them."""
     if array.dtype.kind != "O":
         return array.tobytes()
-    parts = []
+    encoded_parts = []
     for element in array.reshape(-1):
-        text = str(element).encode("utf-8", "surrogatepass")
-        parts += [struct.pack("<I", len(text)), text]
-    return b"".join(parts)
+        encoded_text = str(element).encode("utf-8", "surrogatepass")
+        encoded_parts += [struct.pack("<I", len(encoded_text)), encoded_text]
+    return b"".join(encoded_parts)
 
 
 def to_json(name: str, datatype: str, array: Array) -> Array | list[Any]:

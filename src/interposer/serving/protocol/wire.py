@@ -84,13 +84,13 @@ def without_field(data: bytes, number: int) -> tuple[bytes, list[memoryview]]:
 
 def field_of(number: int, size: int) -> bytes:
     """Return the bytes before the contents of a field of bytes with this number, which are `size` bytes."""
-    text = bytearray()
-    for value in (number << 3 | _BYTES, size):
-        while value > 127:
-            text.append(value & 127 | 128)
-            value >>= 7
-        text.append(value)
-    return bytes(text)
+    field_header = bytearray()
+    for header_number in (number << 3 | _BYTES, size):
+        while header_number > 127:
+            field_header.append(header_number & 127 | 128)
+            header_number >>= 7
+        field_header.append(header_number)
+    return bytes(field_header)
 
 
 def _fields(descriptor: Any) -> dict[int, _Field]:

@@ -53,13 +53,13 @@ def _merged(blocks: Sequence[Block], most_blocks: int) -> list[Block]:
     next_of_block = dict(enumerate(range(1, len(blocks))))
     previous_of_block = {next_block: first_block for first_block, next_block in next_of_block.items()}
     counts = {first_block: len(block.layers) for first_block, block in enumerate(blocks)}
-    pairs = [
+    count_and_pair = [
         (counts[first_block] + counts[next_block], first_block, next_block)
         for first_block, next_block in next_of_block.items()
     ]
-    heapq.heapify(pairs)
+    heapq.heapify(count_and_pair)
     while len(counts) > most_blocks:
-        merged_count, first_block, next_block = heapq.heappop(pairs)
+        merged_count, first_block, next_block = heapq.heappop(count_and_pair)
         if (
             next_of_block.get(first_block) != next_block
             or counts.get(first_block, 0) + counts.get(next_block, 0) != merged_count
@@ -72,10 +72,10 @@ def _merged(blocks: Sequence[Block], most_blocks: int) -> list[Block]:
             del next_of_block[first_block]
         else:
             next_of_block[first_block], previous_of_block[block_after] = block_after, first_block
-            heapq.heappush(pairs, (merged_count + counts[block_after], first_block, block_after))
+            heapq.heappush(count_and_pair, (merged_count + counts[block_after], first_block, block_after))
         if first_block in previous_of_block:
             heapq.heappush(
-                pairs,
+                count_and_pair,
                 (counts[previous_of_block[first_block]] + merged_count, previous_of_block[first_block], first_block),
             )
     starts = [*counts, len(blocks)]

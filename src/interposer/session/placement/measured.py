@@ -364,8 +364,8 @@ class _Placer:
         return [candidate for candidate in mixed_candidates if candidate.seconds <= most_seconds]
 
     def _mixed(self, candidate: Candidate, blocks: Sequence[Block]) -> Plan:
-        pairs = zip(candidate.backends(), blocks, strict=True)
-        layers = {layer.name: backend for backend, block in pairs for layer in block.layers}
+        backends_and_blocks = zip(candidate.backends(), blocks, strict=True)
+        layers = {layer.name: backend for backend, block in backends_and_blocks for layer in block.layers}
         return self._as_plan(tuple(self.ids), layers)
 
     def _parts(self, blocks: Sequence[Block], copy_seconds: Callable[[int, str, str], float]) -> dict[Part, float]:
@@ -567,8 +567,8 @@ class _Placer:
         if len(timings) < len(calls):
             return name in timings
         self.first_seconds |= {plan_name: timing.median / 1e3 for plan_name, timing in timings.items()}
-        pairs = zip(timings[name].turns, timings[best].turns, strict=True)
-        return any(ours <= _CLOSE * theirs for ours, theirs in pairs)
+        turns_of_both = zip(timings[name].turns, timings[best].turns, strict=True)
+        return any(ours <= _CLOSE * theirs for ours, theirs in turns_of_both)
 
     @property
     def _is_large(self) -> bool:
@@ -750,7 +750,7 @@ class _Placer:
         if not seconds and most_bytes is not None and peak_of_plan:
             least_plan = min(peak_of_plan, key=lambda name: peak_of_plan[name])
             least_text = f"{peak_of_plan[least_plan]:,} bytes ({least_plan}){gaps}"
-            text = f"{beginning} most_bytes={most_bytes:,}: the least that was found is {least_text}"
+            message = f"{beginning} most_bytes={most_bytes:,}: the least that was found is {least_text}"
             quantity, needed, limit, unit = (
                 "memory of a plan",
                 float(peak_of_plan[least_plan]),
@@ -762,9 +762,9 @@ class _Placer:
         else:
             least_plan, limit = min(seconds, key=lambda name: seconds[name]), float(self.search.most_seconds or 0)
             least_text = f"{seconds[least_plan]:.3g} seconds ({least_plan})"
-            text = f"{beginning} most_seconds={limit:g}: the least that was found is {least_text}"
+            message = f"{beginning} most_seconds={limit:g}: the least that was found is {least_text}"
             quantity, needed, unit = "time of a plan", seconds[least_plan], "seconds"
-        return LimitExceededError(quantity, needed, limit, unit, f"{text}; raise the limit, or give other backends")
+        return LimitExceededError(quantity, needed, limit, unit, f"{message}; raise the limit, or give other backends")
 
     def _failed(self, name: str, error: Exception) -> None:
         _log.debug("the plan %s failed while it was timed: %s", name, error)
@@ -800,8 +800,8 @@ class _Placer:
         )
         if len(timings) < len(calls):
             return False
-        pairs = zip(timings["mix"].turns, timings["alone"].turns, strict=True)
-        wins = sum(ours < theirs * (1 - _GAIN) for ours, theirs in pairs)
+        turns_of_both = zip(timings["mix"].turns, timings["alone"].turns, strict=True)
+        wins = sum(ours < theirs * (1 - _GAIN) for ours, theirs in turns_of_both)
         return wins >= _DUEL - 1
 
 

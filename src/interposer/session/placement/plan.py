@@ -172,11 +172,11 @@ class Plan:
         """
         try:
             check_regular(path)
-            text = Path(path).read_text(encoding="utf-8")
+            plan_text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = reason_of(error) if isinstance(error, OSError) else "it is no text in UTF-8"
             raise InvalidArgumentError(f"{os.fspath(path)}: the plan cannot be read: {reason}") from error
-        return cls.from_json(text, str(path))
+        return cls.from_json(plan_text, str(path))
 
     @classmethod
     def from_json(cls, text: str, where: str = "the plan") -> Plan:

@@ -162,8 +162,10 @@ class _Weights:
 
     def changed(self, values: Sequence[Any]) -> list[int]:
         """Return the indices of the static inputs of a call that are other tensors, or whose changes PyTorch counts."""
-        pairs = zip(self.static, self._watch.tensors, strict=True)
-        return [index for index, tensor in pairs if values[index] is not tensor or self._watch.changed(tensor)]
+        indices_and_tensors = zip(self.static, self._watch.tensors, strict=True)
+        return [
+            index for index, tensor in indices_and_tensors if values[index] is not tensor or self._watch.changed(tensor)
+        ]
 
 
 class _Variant(NamedTuple):

@@ -142,8 +142,8 @@ def _written(solo: Solo, inspection: Inspection, subject: Subject, finding: Find
         for name, value in (own_settings | {**inspection.environment}).items()
         if name not in _OMITTED_VARIABLES
     }
-    text = "\n".join([finding.text or finding.verdict.text, finding.where, *finding.opinions]).strip()
-    title = f"{finding.sort}, the cause: {finding.verdict.culprit}\n{text}"
+    finding_text = "\n".join([finding.text or finding.verdict.text, finding.where, *finding.opinions]).strip()
+    title = f"{finding.sort}, the cause: {finding.verdict.culprit}\n{finding_text}"
     path = write(
         inspection.folder, subject, title, inspection.backends,
         options=setup.options, steps=setup.tolerances.steps, environment=variables,

@@ -69,8 +69,8 @@ def judged_without_culprit(seat: Seat, subject: Subject, ids: Sequence[str]) -> 
     try:
         imported_network = through(route, subject.network)
     except InterposerError as error:
-        text = f"what was written as {route.value} cannot be read: {error}"
-        return Verdict(Outcome.FINDING, conditions, Sort.TRANSLATION, text, INTERPOSER)
+        message = f"what was written as {route.value} cannot be read: {error}"
+        return Verdict(Outcome.FINDING, conditions, Sort.TRANSLATION, message, INTERPOSER)
     if isinstance(imported_network, str):
         return Verdict(Outcome.UNWRITABLE, conditions, text=imported_network)
     feeds = bound_again(subject.network, imported_network, subject.feeds)
@@ -116,8 +116,8 @@ def _as_built(seat: Seat, network: Network, feeds: Feeds, conditions: Conditions
     if not run_result.taken and ids:
         return Verdict(Outcome.LEFT, conditions)
     if run_result.overwritten:
-        text = f"it writes to the arrays of its {run_result.overwritten}"
-        return Verdict(Outcome.FINDING, conditions, Sort.INPUTS, text)
+        message = f"it writes to the arrays of its {run_result.overwritten}"
+        return Verdict(Outcome.FINDING, conditions, Sort.INPUTS, message)
     if run_result.values:
         return Verdict(Outcome.FINDING, conditions, Sort.VALUES, run_result.values)
     if reference_values is None:
@@ -167,8 +167,8 @@ def _compared(
     else:
         outcome = Outcome.EXPLAINED
     if not ran.stable:
-        text = "a second run on the same inputs gives something else, though the backend calls itself deterministic"
-        return Verdict(Outcome.FINDING, conditions, Sort.UNSTABLE, text)
+        message = "a second run on the same inputs gives something else, though the backend calls itself deterministic"
+        return Verdict(Outcome.FINDING, conditions, Sort.UNSTABLE, message)
     if outcome is Outcome.EXPLAINED and (error := _layer_problem(seat, network, feeds, conditions, ids)):
         return Verdict(Outcome.FINDING, conditions, Sort.DIFFERENCE, error)
     return Verdict(outcome, conditions)

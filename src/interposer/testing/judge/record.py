@@ -67,8 +67,8 @@ def name_of(backend: str | Factory) -> Named | None:
         named_object: object = reduce(getattr, name.split("."), import_module(module))
     except (ImportError, AttributeError):
         return None
-    text = f"{module}:{name}"
-    return Named(text, _folder_of(text)) if named_object is backend else None
+    path_text = f"{module}:{name}"
+    return Named(path_text, _folder_of(path_text)) if named_object is backend else None
 
 
 def _folder_of(text: str) -> str:

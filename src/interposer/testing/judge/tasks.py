@@ -126,8 +126,8 @@ class Numbers:
         try:
             drawn_network = drawn(self.plan, number)
         except Exception as error:
-            text = f"{type(error).__name__}: {error}"
-            verdict = Verdict(Outcome.FINDING, Conditions(), Sort.ERROR, text, GENERATOR)
+            message = f"{type(error).__name__}: {error}"
+            verdict = Verdict(Outcome.FINDING, Conditions(), Sort.ERROR, message, GENERATOR)
             return Judged(number, self.plan.kind or "unknown", (verdict,))
         verdicts = tuple(judge(seat, subject, self.plan.ids) for subject in subjects_of(self.plan, drawn_network))
         return Judged(number, drawn_network.kind, verdicts)

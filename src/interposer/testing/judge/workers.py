@@ -319,8 +319,8 @@ class Worker:
     def _ended(self) -> Lost:
         status = self._end(kill=False)
         output = self.wrote()
-        text = f"{_ending(status)}{f'; it output: {output}' if output else ''}"
-        return Lost(Sort.MEMORY if "MemoryError" in output or "bad_alloc" in output else Sort.CRASH, text)
+        message = f"{_ending(status)}{f'; it output: {output}' if output else ''}"
+        return Lost(Sort.MEMORY if "MemoryError" in output or "bad_alloc" in output else Sort.CRASH, message)
 
     def _end(self, *, kill: bool = True) -> int:
         """Wait for the end of the process and return its exit status; with `kill`, kill it first."""

@@ -199,8 +199,8 @@ def _merged(growth: Growth, value: Value) -> Value:
     """
     same_info = growth.another(lambda candidate: candidate.known == value.known)
     addend = same_info or growth.weights(value.known.shape[-1:], 1.0, value.known.dtype)
-    pair = (value, addend) if growth.draw.chance(1, 2) else (addend, value)
-    return growth.add(Addition(), *pair, reach=growth.reach(value) + growth.reach(addend))
+    operands = (value, addend) if growth.draw.chance(1, 2) else (addend, value)
+    return growth.add(Addition(), *operands, reach=growth.reach(value) + growth.reach(addend))
 
 
 @grower(18, Convolution2d, kinds=_FLOAT)

@@ -197,12 +197,14 @@ class Growth:
 
     def note(self, value: Value, reach: float, positive: bool = False) -> None:
         """Record the reach of a value, limited by its quantization; with `positive`, that no element is negative."""
-        q = value.known.quantization
-        if q is not None and not q.per_axis:
+        quantization = value.known.quantization
+        if quantization is not None and not quantization.per_axis:
             lowest, highest = integer_range(value.known.dtype)
-            reach = min(reach, max(highest - q.zero_point, q.zero_point - lowest) * q.scale)
-            positive = positive or q.zero_point == lowest
-            if q.zero_point == highest:
+            reach = min(
+                reach, max(highest - quantization.zero_point, quantization.zero_point - lowest) * quantization.scale
+            )
+            positive = positive or quantization.zero_point == lowest
+            if quantization.zero_point == highest:
                 self.negative.add(value)
         self.reaches[value] = min(max(reach, 1e-3), 1e6)
         if positive:
@@ -336,8 +338,10 @@ class Growth:
         if info.is_quantized and not _per_axis(info) and info.dtype in (*EIGHT_BITS, DataType.INT16):
             return value
         value = value if info.is_quantized else self.real(value)
-        q = self.quantization(self.stored_type, self.reach(value), self.sign(value))
-        return self.add(Quantize(self.stored_type), value, outputs=TensorInfo(value.known.shape, self.stored_type, q))
+        quantization = self.quantization(self.stored_type, self.reach(value), self.sign(value))
+        return self.add(
+            Quantize(self.stored_type), value, outputs=TensorInfo(value.known.shape, self.stored_type, quantization)
+        )
 
     def quantization(self, dtype: DataType, reach: float, sign: int = 0) -> Quantization:
         """Return a quantization for numbers of magnitude up to `reach`: an odd scale, and often an extreme zero point.
@@ -396,6 +400,6 @@ def _computed(growth: Growth, array: Array) -> Value:
 def _stored_constant(growth: Growth, array: Array) -> Value:
     """Add an int8 constant and a Dequantize, as in files with 8-bit weights; return the result, nearly `array`."""
     largest = float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
-    q = Quantization(float(np.float32(max(largest, 1e-6) / 127)))
-    info = TensorInfo(array.shape, DataType.INT8, q)
-    return growth.hidden(Dequantize(), growth.constant(stored(np.nan_to_num(array), info), q))
+    quantization = Quantization(float(np.float32(max(largest, 1e-6) / 127)))
+    info = TensorInfo(array.shape, DataType.INT8, quantization)
+    return growth.hidden(Dequantize(), growth.constant(stored(np.nan_to_num(array), info), quantization))

@@ -141,8 +141,8 @@ def pooled_quantization(growth: Growth, values: list[Value]) -> TensorInfo:
     values.
     """
     info = values[0].known
-    q = info.quantization
-    if q is None or info.dtype.bits > 16:
+    quantization = info.quantization
+    if quantization is None or info.dtype.bits > 16:
         return info
     if growth.draw.chance(1, 2):
         reach = max(growth.reach(value) for value in values)

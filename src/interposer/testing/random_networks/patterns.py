@@ -352,5 +352,7 @@ def _there_and_back(growth: Growth, value: Value) -> None:
     real = growth.add(Dequantize(), x)
     if info.rank and draw.chance(2, 3):
         real = growth.add(draw.one_of((Transpose(draw.order(info.rank)), Reshape((1, *info.shape)))), real)
-    q = info.quantization if draw.chance(1, 2) else growth.quantization(info.dtype, growth.reach(x), growth.sign(x))
-    growth.add(Quantize(info.dtype), real, outputs=TensorInfo(real.known.shape, info.dtype, q))
+    quantization = (
+        info.quantization if draw.chance(1, 2) else growth.quantization(info.dtype, growth.reach(x), growth.sign(x))
+    )
+    growth.add(Quantize(info.dtype), real, outputs=TensorInfo(real.known.shape, info.dtype, quantization))

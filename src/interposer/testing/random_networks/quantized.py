@@ -92,8 +92,8 @@ def _result(growth: Growth, op: Op, *values: Value | None, reach: float, sign: i
     first_info = infos[0]
     assert info is not None
     assert first_info is not None
-    q = growth.quantization(first_info.dtype, max(reach, 1e-3), sign)
-    outputs = TensorInfo(info.shape, first_info.dtype, q)
+    quantization = growth.quantization(first_info.dtype, max(reach, 1e-3), sign)
+    outputs = TensorInfo(info.shape, first_info.dtype, quantization)
     return growth.add(op, *values, outputs=outputs, reach=reach, positive=sign > 0)
 
 
@@ -131,15 +131,17 @@ def _weights(growth: Growth, shape: tuple[int, ...], reach: float, unsigned: boo
     draw = growth.draw
     if axis is not None and shape[axis] and draw.chance(1, 2):
         scales = [_odd(growth, reach / 127) for _ in range(shape[axis])]
-        q, dtype = Quantization(scales, axis=axis), DataType.INT8
+        quantization, dtype = Quantization(scales, axis=axis), DataType.INT8
     else:
         dtype = DataType.UINT8 if unsigned else DataType.INT8
         middle = 128 if unsigned else 0
         zero_points = (middle, middle + draw.integer(-7, 7), 0 if unsigned else -128, 255 if unsigned else 127)
-        q = Quantization(_odd(growth, reach / 127), draw.weighted(zero_points, (8, 3 if unsigned else 1, 1, 1)))
+        quantization = Quantization(
+            _odd(growth, reach / 127), draw.weighted(zero_points, (8, 3 if unsigned else 1, 1, 1))
+        )
     low = 0 if dtype is DataType.UINT8 else -128 if draw.chance(1, 2) else -127
     array = draw.integers(shape, low, low + 255 if low != -127 else 127).astype(dtype.numpy)
-    return growth.constant(array, q)
+    return growth.constant(array, quantization)
 
 
 def _odd(growth: Growth, scale: float) -> float:
@@ -198,10 +200,10 @@ def _mean_of_sums(growth: Growth, a: Value, b: Value, terms: int) -> float:
 
 
 def _mean(growth: Growth, value: Value) -> float:
-    q = value.known.quantization
-    assert q is not None
+    quantization = value.known.quantization
+    assert quantization is not None
     lowest, highest = integer_range(value.known.dtype)
-    mean = abs((lowest + highest) / 2 - q.zero_point) * q.scale
+    mean = abs((lowest + highest) / 2 - quantization.zero_point) * quantization.scale
     return min(mean, growth.reach(value) / 2) if value in growth.reaches else mean
 
 
@@ -456,9 +458,9 @@ def _requantize(growth: Growth, value: Value) -> None:
     draw = growth.draw
     x = value if value.known.is_quantized else growth.real(value)
     dtype = draw.weighted((*EIGHT_BITS, DataType.INT16), (4, 4, 1))
-    q = growth.quantization(dtype, growth.reach(x) * draw.one_of((0.5, 1.0)), growth.sign(x))
+    quantization = growth.quantization(dtype, growth.reach(x) * draw.one_of((0.5, 1.0)), growth.sign(x))
     op = Quantize(dtype, draw.one_of(tuple(RoundingMethod)))
-    growth.add(op, x, outputs=TensorInfo(x.known.shape, dtype, q))
+    growth.add(op, x, outputs=TensorInfo(x.known.shape, dtype, quantization))
 
 
 @grower(5, Dequantize)
@@ -486,11 +488,11 @@ def _between_dequantize_and_quantize(growth: Growth, value: Value) -> None:
     add_inner = draw.one_of((_dequantized_convolution, _dequantized_activation, _dequantized_sum))
     y, reach = add_inner(growth, x)
     dtype = stored.known.dtype
-    q = growth.quantization(dtype, reach, growth.sign(y))
+    quantization = growth.quantization(dtype, reach, growth.sign(y))
     growth.add(
         Quantize(dtype, RoundingMethod.HALF_TO_EVEN),
         y,
-        outputs=TensorInfo(y.known.shape, dtype, q),
+        outputs=TensorInfo(y.known.shape, dtype, quantization),
         reach=reach,
     )
 

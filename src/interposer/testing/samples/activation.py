@@ -47,9 +47,12 @@ def activation() -> Iterator[Sample]:
             yield Sample(op, [given(SHAPE, dtype, low=low)], name=f"{title}-{dtype}")
         for dtype in INTEGERS if function in OF_INTEGERS else ():
             yield Sample(op, [plain(SHAPE, dtype, low=-11, high=11)], name=f"{title}-{dtype}")
-        for dtype, q in QUANTIZED.items():
-            operand, coarser_quantization = given(SHAPE, dtype, q, low=low), Quantization(q.scale * 2, q.zero_point)
-            yield Sample(op, [operand], [TensorInfo(SHAPE, dtype, q)], f"{title}-quantized-{dtype}")
+        for dtype, quantization in QUANTIZED.items():
+            operand, coarser_quantization = (
+                given(SHAPE, dtype, quantization, low=low),
+                Quantization(quantization.scale * 2, quantization.zero_point),
+            )
+            yield Sample(op, [operand], [TensorInfo(SHAPE, dtype, quantization)], f"{title}-quantized-{dtype}")
             yield Sample(op, [operand], [TensorInfo(SHAPE, dtype, coarser_quantization)], f"{title}-two-scales-{dtype}")
 
 
@@ -100,9 +103,9 @@ def softmax() -> Iterator[Sample]:
                 for dtype in PROBABILITIES:
                     operand = given(SHAPE, dtype, QUANTIZED[dtype])
                     yield Sample(op, [operand], name=f"{name}-prescribed-{dtype}")
-        for dtype, q in QUANTIZED.items():
-            coarser_info = TensorInfo(SHAPE, dtype, Quantization(q.scale * 2, q.zero_point))
-            yield Sample(op_class(), [given(SHAPE, dtype, q)], [coarser_info], f"quantized-{dtype}")
+        for dtype, quantization in QUANTIZED.items():
+            coarser_info = TensorInfo(SHAPE, dtype, Quantization(quantization.scale * 2, quantization.zero_point))
+            yield Sample(op_class(), [given(SHAPE, dtype, quantization)], [coarser_info], f"quantized-{dtype}")
         for shape in ((5,), (1, 1), (0, 3), (2, 1, 2, 1, 3)):
             yield Sample(op_class(), [given(shape)], name=f"shape-{'x'.join(map(str, shape))}")
     scores = of([[0, 0, 0, 0], [1000, 0, 1000, -1000]])
@@ -116,8 +119,8 @@ def hardmax() -> Iterator[Sample]:
     for axis in (-1, 0, 1):
         for dtype in (*FLOATS, *SMALL_FLOATS):
             yield Sample(Hardmax(axis), [given(SHAPE, dtype)], name=f"axis{axis}-{dtype}")
-        for dtype, q in QUANTIZED.items():
-            yield Sample(Hardmax(axis), [given(SHAPE, dtype, q)], name=f"axis{axis}-quantized-{dtype}")
+        for dtype, quantization in QUANTIZED.items():
+            yield Sample(Hardmax(axis), [given(SHAPE, dtype, quantization)], name=f"axis{axis}-quantized-{dtype}")
     for shape in ((5,), (1, 1), (0, 3), (2, 1, 2, 1, 3)):
         yield Sample(Hardmax(), [given(shape)], name=f"shape-{'x'.join(map(str, shape))}")
     worked = [of([[1, 3, 3, 2], [0, -1, -2, -3]])]

@@ -122,8 +122,8 @@ def typed(
     """
     types = [dtype for dtype in PLAIN if dtype not in leave_out]
     yield from ((str(dtype), plain(shape, dtype)) for dtype in types)
-    for dtype, q in {**QUANTIZED, **(TINY_QUANTIZED if tiny_quantized else {})}.items():
-        yield f"quantized-{dtype}", Given(TensorInfo(shape, dtype, q))
+    for dtype, quantization in {**QUANTIZED, **(TINY_QUANTIZED if tiny_quantized else {})}.items():
+        yield f"quantized-{dtype}", Given(TensorInfo(shape, dtype, quantization))
 
 
 def bytes_of(shape: ShapeLike, dtype: DataType, *, constant: bool = False) -> Given:

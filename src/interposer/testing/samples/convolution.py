@@ -122,12 +122,12 @@ def _quantized(
 ) -> Sample:  # fmt: skip
     axis = 3 if isinstance(op, DepthwiseConvolution2d) else 0
     weight_type = UINT8 if dtype is UINT8 and not per_axis else INT8
-    q, channels = WEIGHTS[weight_type], filters[axis]
+    quantization, channels = WEIGHTS[weight_type], filters[axis]
     if per_axis:
-        q = Quantization([q.scale * (1 + index / 2) for index in range(channels)], axis=axis)
-    operands: list[Given | None] = [given(image, dtype, INPUT[dtype]), weights(filters, weight_type, q)]
+        quantization = Quantization([quantization.scale * (1 + index / 2) for index in range(channels)], axis=axis)
+    operands: list[Given | None] = [given(image, dtype, INPUT[dtype]), weights(filters, weight_type, quantization)]
     if bias is not None:
-        scales = [INPUT[dtype].scale * scale for scale in q.scales]
+        scales = [INPUT[dtype].scale * scale for scale in quantization.scales]
         operands.append(weights((channels,), bias, Quantization(scales, axis=0 if per_axis else None)))
     return Sample(op, operands, [declared(op, *operands, q=OUTPUT[dtype])], title)
 

@@ -196,8 +196,8 @@ def _of_all_types(op: BoxWithNmsLimit, name: str, scores: Array, boxes: Array) -
     batches = of([0] * 7 + [3] * 5, DataType.INT32)
     for dtype in FLOATS:
         yield Sample(op, [of(scores, dtype), of(boxes, dtype), batches], name=f"{name}-{dtype}")
-    for dtype, (q, _) in QUANTIZATIONS.items():
-        operands = [quantized_as(scores, dtype, q), quantized_as(boxes, DataType.UINT16, EIGHTHS), batches]
+    for dtype, (quantization, _) in QUANTIZATIONS.items():
+        operands = [quantized_as(scores, dtype, quantization), quantized_as(boxes, DataType.UINT16, EIGHTHS), batches]
         yield Sample(op, operands, name=f"{name}-{dtype}")
 
 
@@ -213,10 +213,12 @@ def transforms() -> Iterator[Sample]:
     op = AxisAlignedBboxTransform()
     for dtype in FLOATS:
         yield Sample(op, [of(boxes, dtype), of(deltas, dtype), batches, of(sizes, dtype)], name=str(dtype))
-    for dtype, (_, q) in QUANTIZATIONS.items():
+    for dtype, (_, quantization) in QUANTIZATIONS.items():
         quantized_boxes = [quantized_as(x, DataType.UINT16, EIGHTHS) for x in (boxes, sizes)]
         yield Sample(
-            op, [quantized_boxes[0], quantized_as(deltas, dtype, q), batches, quantized_boxes[1]], name=str(dtype)
+            op,
+            [quantized_boxes[0], quantized_as(deltas, dtype, quantization), batches, quantized_boxes[1]],
+            name=str(dtype),
         )
 
 

@@ -40,8 +40,8 @@ def forms() -> Iterator[Sample]:
         yield Sample(op, [given(shape, dtype) for shape in shapes], name=f"type-{dtype}")
     for dtype in INTEGERS:
         yield Sample(op, [plain(shape, dtype, low=-5, high=5) for shape in shapes], name=f"type-{dtype}")
-    for dtype, q in QUANTIZED.items():
-        operands = [given(shape, dtype, q, low=-1, high=1) for shape in shapes]
-        coarser_quantization = Quantization(q.scale * 2, q.zero_point)
+    for dtype, quantization in QUANTIZED.items():
+        operands = [given(shape, dtype, quantization, low=-1, high=1) for shape in shapes]
+        coarser_quantization = Quantization(quantization.scale * 2, quantization.zero_point)
         yield Sample(op, operands, [declared(op, *operands, q=coarser_quantization)], f"quantized-{dtype}")
     yield Sample(Einsum("ij,j->i"), [of([[1, 2], [3, 4]]), of([10, 1])], name="worked", expected=[f32([12, 34])])

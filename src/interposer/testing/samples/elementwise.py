@@ -117,14 +117,17 @@ def quantized_binary() -> Iterator[Sample]:
     """
     for operation in REAL:
         first, second = _bounds(operation, is_integer=False)
-        for dtype, q in QUANTIZED.items():
-            finer_quantization = Quantization(q.scale * 0.75, q.zero_point)
-            operands = [quantized(SHAPE, dtype, q, **first), quantized(SHAPE, dtype, finer_quantization, **second)]
-            coarser_info = TensorInfo(SHAPE, dtype, Quantization(q.scale * 4, q.zero_point))
+        for dtype, quantization in QUANTIZED.items():
+            finer_quantization = Quantization(quantization.scale * 0.75, quantization.zero_point)
+            operands = [
+                quantized(SHAPE, dtype, quantization, **first),
+                quantized(SHAPE, dtype, finer_quantization, **second),
+            ]
+            coarser_info = TensorInfo(SHAPE, dtype, Quantization(quantization.scale * 4, quantization.zero_point))
             yield _binary(operation, operands, f"quantized-{dtype}", coarser_info)
             if operation in (B.MAXIMUM, B.MINIMUM):
-                equal_scales = [quantized(SHAPE, dtype, q), quantized(SHAPE, dtype, q)]
-                yield _binary(operation, equal_scales, f"one-scale-{dtype}", TensorInfo(SHAPE, dtype, q))
+                equal_scales = [quantized(SHAPE, dtype, quantization), quantized(SHAPE, dtype, quantization)]
+                yield _binary(operation, equal_scales, f"one-scale-{dtype}", TensorInfo(SHAPE, dtype, quantization))
 
 
 @samples(*NAMED)
@@ -148,10 +151,10 @@ def _broadcast_samples(
             continue
         first, second = _bounds(operation, dtype.is_integer)
         yield _binary(operation, [plain(a, dtype, **first), plain(b, dtype, **second)], f"{label}-{dtype}")
-    for dtype, q in BYTES.items() if operation in REAL else ():
+    for dtype, quantization in BYTES.items() if operation in REAL else ():
         first, second = _bounds(operation, is_integer=False)
         operands = [quantized(a, dtype, **first), quantized(b, dtype, **second)]
-        output = TensorInfo(shape, dtype, Quantization(q.scale * 2, q.zero_point))
+        output = TensorInfo(shape, dtype, Quantization(quantization.scale * 2, quantization.zero_point))
         yield _binary(operation, operands, f"{label}-quantized-{dtype}", output)
 
 
@@ -245,9 +248,9 @@ def unary() -> Iterator[Sample]:
 def quantized_unary() -> Iterator[Sample]:
     """Yield ElementwiseUnary samples: functions of quantized tensors with another output scale."""
     for operation in (operation for operation in OF_FLOATS if operation not in PREDICATES):
-        for dtype, q in QUANTIZED.items():
+        for dtype, quantization in QUANTIZED.items():
             operand = quantized(SHAPE, dtype, **_domain(operation))
-            output = like(operand, SHAPE, Quantization(q.scale * 2, q.zero_point))
+            output = like(operand, SHAPE, Quantization(quantization.scale * 2, quantization.zero_point))
             title = f"{operation.name.lower()}-quantized-{dtype}"
             yield Sample(ElementwiseUnary(operation), [operand], [output], title)
 
@@ -304,8 +307,8 @@ def comparison() -> Iterator[Sample]:
         for dtype in (FLOAT32, DataType.FLOAT16, INT32, DataType.INT64, DataType.UINT8):
             operands = [plain(SHAPE, dtype, low=-2, high=2), plain(SHAPE, dtype, low=-2, high=2)]
             yield Sample(Comparison(operation), operands, name=f"{title}-{dtype}")
-        for dtype, q in BYTES.items():
-            finer_quantization = Quantization(q.scale * 0.75, q.zero_point)
+        for dtype, quantization in BYTES.items():
+            finer_quantization = Quantization(quantization.scale * 0.75, quantization.zero_point)
             yield Sample(
                 Comparison(operation), [quantized(SHAPE, dtype), quantized(SHAPE, dtype, finer_quantization)],
                 name=f"{title}-quantized-{dtype}",
@@ -350,8 +353,8 @@ def where() -> Iterator[Sample]:
     condition = given(SHAPE, BOOL)
     for label, operand in typed(SHAPE, tiny_quantized=False):
         yield Sample(Where(), [condition, operand, retyped(operand, SHAPE)], [like(operand, SHAPE)], label)
-    for dtype, q in QUANTIZED.items():
-        coarser_quantization = Quantization(q.scale * 2, q.zero_point)
+    for dtype, quantization in QUANTIZED.items():
+        coarser_quantization = Quantization(quantization.scale * 2, quantization.zero_point)
         operands = [quantized(SHAPE, dtype), quantized(SHAPE, dtype, coarser_quantization)]
         yield Sample(
             Where(), [condition, *operands], [TensorInfo(SHAPE, dtype, coarser_quantization)], f"two-scales-{dtype}"
@@ -368,8 +371,8 @@ def prelu() -> Iterator[Sample]:
     """Yield Prelu samples: every type, with one slope for each channel or for all elements."""
     for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS):
         yield Sample(Prelu(), [plain(SHAPE, dtype), plain((4,), dtype, low=0, high=3)], name=str(dtype))
-    for dtype, q in QUANTIZED.items():
-        output = TensorInfo(SHAPE, dtype, Quantization(q.scale * 2, q.zero_point))
+    for dtype, quantization in QUANTIZED.items():
+        output = TensorInfo(SHAPE, dtype, Quantization(quantization.scale * 2, quantization.zero_point))
         for label, shape in (("channels", (4,)), ("all", SHAPE)):
             slope = quantized(shape, dtype, low=-1, high=1)
             yield Sample(Prelu(), [quantized(SHAPE, dtype), slope], [output], f"{label}-quantized-{dtype}")

@@ -90,8 +90,10 @@ def rows() -> Iterator[Sample]:
         for from_end in (False, True):
             op = OneHot(4, dtype=dtype, from_end=from_end)
             yield Sample(op, [negative], name=f"{'from-end' if from_end else 'from-front'}-{dtype}")
-    for dtype, q in QUANTIZED.items():
-        yield Sample(OneHot(4, dtype=dtype), [negative], [TensorInfo((4, 4), dtype, q)], f"quantized-{dtype}")
+    for dtype, quantization in QUANTIZED.items():
+        yield Sample(
+            OneHot(4, dtype=dtype), [negative], [TensorInfo((4, 4), dtype, quantization)], f"quantized-{dtype}"
+        )
 
 
 @samples(OneHot)

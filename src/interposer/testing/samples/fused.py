@@ -26,10 +26,10 @@ def add_mul_add() -> Iterator[Sample]:
                 yield Sample(
                     op, [given((2, 3, 4), dtype), given(shape, dtype), *factors], name=f"{name}-{count}-{dtype}"
                 )
-            for dtype, q in BYTES.items():
-                output = TensorInfo((2, 3, 4), dtype, Quantization(q.scale * 4, q.zero_point))
-                factors = [weights((4,), dtype, q), weights((4,), dtype, q)]
-                operands = [given((2, 3, 4), dtype, q), given(shape, dtype, q), *factors]
+            for dtype, quantization in BYTES.items():
+                output = TensorInfo((2, 3, 4), dtype, Quantization(quantization.scale * 4, quantization.zero_point))
+                factors = [weights((4,), dtype, quantization), weights((4,), dtype, quantization)]
+                operands = [given((2, 3, 4), dtype, quantization), given(shape, dtype, quantization), *factors]
                 yield Sample(op, operands, [output] * count, f"{name}-{count}-{dtype}")
 
 

@@ -40,8 +40,11 @@ def types() -> Iterator[Sample]:
         for dtype in (*FLOATS, *SMALL_FLOATS):
             op, grid = GridSample(mode), given(grid_shape, low=-1.5, high=1.5)
             yield Sample(op, [given(image, dtype), grid], name=f"{mode.name.lower()}-{dtype}")
-        for dtype, q in QUANTIZED.items():
-            operands, coarser_quantization = [given(image, dtype, q), grid], Quantization(q.scale * 2, q.zero_point)
+        for dtype, quantization in QUANTIZED.items():
+            operands, coarser_quantization = (
+                [given(image, dtype, quantization), grid],
+                Quantization(quantization.scale * 2, quantization.zero_point),
+            )
             yield Sample(op, operands, name=f"{mode.name.lower()}-quantized-{dtype}")
             info = declared(op, *operands, q=coarser_quantization)
             yield Sample(op, operands, [info], f"{mode.name.lower()}-two-scales-{dtype}")

@@ -91,8 +91,8 @@ def arithmetic() -> Iterator[Sample]:
 @samples(ops.Prelu)
 def slopes() -> Iterator[Sample]:
     """Yield Prelu samples: a slope for each channel."""
-    for dtype, q in INPUT.items():
-        yield _one(ops.Prelu(), [given(SHAPE, dtype, q), weights((37,), dtype, q)], dtype, "")
+    for dtype, quantization in INPUT.items():
+        yield _one(ops.Prelu(), [given(SHAPE, dtype, quantization), weights((37,), dtype, quantization)], dtype, "")
 
 
 @samples(ops.Convolution2d, ops.DepthwiseConvolution2d, ops.TransposeConvolution2d)

@@ -59,8 +59,10 @@ def different() -> Iterator[Sample]:
             yield Sample(Unique(sorted=is_sorted), [plain((3, 4), dtype, low=low, high=2.0)], name=f"{title}-{dtype}")
             rows = plain((4, 2), dtype, low=low / 2, high=1.0)
             yield Sample(Unique(0, is_sorted), [rows], name=f"{title}-rows-{dtype}")
-        for dtype, q in {**QUANTIZED, **TINY_QUANTIZED}.items():
-            yield Sample(Unique(sorted=is_sorted), [quantized((4, 4), dtype, q)], name=f"{title}-quantized-{dtype}")
+        for dtype, quantization in {**QUANTIZED, **TINY_QUANTIZED}.items():
+            yield Sample(
+                Unique(sorted=is_sorted), [quantized((4, 4), dtype, quantization)], name=f"{title}-quantized-{dtype}"
+            )
         for axis in (0, 1, 2, -1):
             x = plain((3, 3, 3), DataType.INT32, low=0.0, high=1.0)
             yield Sample(Unique(axis, is_sorted), [x], name=f"{title}-axis{axis}")

@@ -47,8 +47,8 @@ def maxima() -> Iterator[Sample]:
     op = MaxPoolingWithIndices(**_window("pads", 2))
     for dtype in (*FLOATS, *SMALL_FLOATS, *INTEGERS):
         yield Sample(op, [plain((1, 2, 4, 4), dtype)], name=f"type-{dtype}")
-    for dtype, q in QUANTIZED.items():
-        yield Sample(op, [given((1, 2, 4, 4), dtype, q)], name=f"quantized-{dtype}")
+    for dtype, quantization in QUANTIZED.items():
+        yield Sample(op, [given((1, 2, 4, 4), dtype, quantization)], name=f"quantized-{dtype}")
     yield Sample(op, [given((0, 2, 4, 4))], name="empty")
     worked = [f32([[[3, 3, 2]]]), np.array([[[1, 1, 2]]])]
     window = MaxPoolingWithIndices(window_shape=(2,))

@@ -287,6 +287,6 @@ def _offset(table: Array, field: str) -> int:
 
 def _replace(addresses: Array, sizes: Array, copy: Any) -> None:
     """Replace addresses by what `copy` returns for each address and size; 0 remains 0."""
-    pairs = list(zip(addresses.tolist(), sizes.tolist(), strict=True))
-    offsets = {pair: copy(*pair) for pair in dict.fromkeys(pairs) if pair[0]}
-    addresses[:] = [offsets.get(pair, 0) for pair in pairs]
+    addresses_and_sizes = list(zip(addresses.tolist(), sizes.tolist(), strict=True))
+    offsets = {pair: copy(*pair) for pair in dict.fromkeys(addresses_and_sizes) if pair[0]}
+    addresses[:] = [offsets.get(pair, 0) for pair in addresses_and_sizes]

@@ -81,9 +81,9 @@ class Blobs:
     def fingerprint(self, options: Options | OptionTable | None = None) -> str:
         """Return the plug-in's text for these options and this machine; it differs if blobs are not interchangeable."""
         out = abi.Text(struct_size=ctypes.sizeof(abi.Text))
-        table = options if isinstance(options, OptionTable) else self._options(options)
+        option_table = options if isinstance(options, OptionTable) else self._options(options)
         with self._library.serialized():
-            self._call("fingerprint", table.address, ctypes.addressof(out))
+            self._call("fingerprint", option_table.address, ctypes.addressof(out))
             with self._library.holding(out):
                 return read_text(out.text, "the fingerprint")
 
@@ -120,10 +120,10 @@ class Blobs:
 
     def fault(self, blob: Blob, options: Options | None = None) -> str | None:
         """Return why a blob cannot be restored here, "stale ..." or "corrupt ...", or None if it can."""
-        table = self._options(options)
+        option_table = self._options(options)
         with self._library.serialized():
             try:
-                self._call("check", *_bytes(blob), table.address)
+                self._call("check", *_bytes(blob), option_table.address)
             except CallError as error:
                 if error.status in (abi.STALE, abi.CORRUPT):
                     return error.reason

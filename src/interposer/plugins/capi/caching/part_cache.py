@@ -116,14 +116,14 @@ class CachedPart:
         return _content(self.origin, self.blob.data, self.blob.needs_graph)
 
 
-def _content(origin: Mapping[str, Any], data: Piece, needs_graph: bool) -> list[Piece]:
-    return Record({"made": origin, "needs_graph": needs_graph}, [data]).content(_MAGIC)
+def _content(origin: Mapping[str, Any], blob_bytes: Piece, needs_graph: bool) -> list[Piece]:
+    return Record({"made": origin, "needs_graph": needs_graph}, [blob_bytes]).content(_MAGIC)
 
 
 def read_part(content: bytes | memoryview) -> CachedPart:
     """Return the part in the content of a file; raise ValueError, KeyError or TypeError if it is damaged."""
-    facts, [data] = read_record(content, _MAGIC)
-    return CachedPart(facts["made"], Blob(data, bool(facts["needs_graph"])))
+    facts, [blob_bytes] = read_record(content, _MAGIC)
+    return CachedPart(facts["made"], Blob(blob_bytes, bool(facts["needs_graph"])))
 
 
 def cache_directory(library: Library, options: Options) -> str:

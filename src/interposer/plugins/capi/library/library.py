@@ -131,13 +131,13 @@ def _c_text(address: int) -> bytes:
 
     The memory is read in pieces that do not cross a page unless necessary, since the next page may not be mapped.
     """
-    text = b""
-    while len(text) <= _LONGEST_ID:
-        piece = read(address + len(text), min(64, 4096 - (address + len(text)) % 4096), "the id")
+    text_bytes = b""
+    while len(text_bytes) <= _LONGEST_ID:
+        piece = read(address + len(text_bytes), min(64, 4096 - (address + len(text_bytes)) % 4096), "the id")
         end = piece.find(b"\0")
         if end >= 0:
-            return text + piece[:end]
-        text += piece
+            return text_bytes + piece[:end]
+        text_bytes += piece
     raise BackendContractError(f"it is longer than {_LONGEST_ID} bytes")
 
 

@@ -21,16 +21,16 @@ def name_problem(file_name: str) -> str | None:
 
 
 def _problem(file_name: str) -> str:
-    parts = _PIECES.fullmatch(file_name)
-    if parts is None:
+    name_match = _PIECES.fullmatch(file_name)
+    if name_match is None:
         return _problem_of_ending(file_name)
-    for part in ("vendor", "name"):
-        if not parts[part]:
-            return f"has no {part}"
-    for part in ("vendor", "name"):
-        if not _WORD.fullmatch(parts[part]):
-            return f"has a {part} with other characters than letters and digits: {parts[part]!r}"
-    return f"has a version that is not made of dots and numbers: {parts['version']!r}"
+    for group_name in ("vendor", "name"):
+        if not name_match[group_name]:
+            return f"has no {group_name}"
+    for group_name in ("vendor", "name"):
+        if not _WORD.fullmatch(name_match[group_name]):
+            return f"has a {group_name} with other characters than letters and digits: {name_match[group_name]!r}"
+    return f"has a version that is not made of dots and numbers: {name_match['version']!r}"
 
 
 def _problem_of_ending(file_name: str) -> str:

@@ -94,8 +94,8 @@ class DynamicBackendRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON-compatible data."""
-        data = asdict(self) | {"state": self.state.value, "step": self.step.value}
-        return {"file": self.file_name, **data}
+        facts = asdict(self) | {"state": self.state.value, "step": self.step.value}
+        return {"file": self.file_name, **facts}
 
     def __str__(self) -> str:
         backend = f" (backend {self.id})" if self.id else ""

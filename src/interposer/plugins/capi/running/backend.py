@@ -97,13 +97,13 @@ class DynamicBackend(Backend):
         initial_values = self.library.setting[1]
         network_options: dict[str, OptionValue] = {}
         for name in {**initial_values, **checked_values}:
-            value = checked_values.get(name, declared_options[name].default)
-            if value == initial_values.get(name, declared_options[name].default):
+            option_value = checked_values.get(name, declared_options[name].default)
+            if option_value == initial_values.get(name, declared_options[name].default):
                 continue
             if declared_options[name].scope & abi.SCOPE_MODEL:
-                network_options[name] = value
+                network_options[name] = option_value
             else:
-                self.library.log.warning("option %r is as another runtime has given it, not %r", name, value)
+                self.library.log.warning("option %r is as another runtime has given it, not %r", name, option_value)
         return DynamicBackend(self.library, network_options, self)
 
     @property
@@ -166,9 +166,15 @@ class DynamicBackend(Backend):
     def create_workload_factory(self, memory_manager: MemoryManager | None, options: Options) -> WorkloadFactory:
         """Return a factory of workloads that run compiled parts, and that compiles single layers."""
         strided = self._plain_handles is not None or abi.Cap.STRIDED in self.library.info.capabilities
-        table = self._options(options)
+        option_table = self._options(options)
         return DynamicWorkloadFactory(
-            self.library, memory_manager, table, self, self._allocator, strided=strided, asynchronous=self.asynchronous
+            self.library,
+            memory_manager,
+            option_table,
+            self,
+            self._allocator,
+            strided=strided,
+            asynchronous=self.asynchronous,
         )
 
     @property
@@ -249,8 +255,8 @@ class DynamicBackend(Backend):
     def fingerprint(self, options: Options) -> str:
         """Return the plug-in's own fingerprint and its build; empty if it has no blobs."""
         blobs = self.blobs
-        table = self._options(options)
-        return "" if blobs is None else f"{self.library.build}; {blobs.fingerprint(table)}"
+        option_table = self._options(options)
+        return "" if blobs is None else f"{self.library.build}; {blobs.fingerprint(option_table)}"
 
     def export_compiled(self, compiled: Any, options: Options) -> SavedPart | None:
         """Return a compiled part as a blob, or None if the plug-in has no blobs or cannot save this part."""

@@ -165,8 +165,8 @@ class DynamicProfilingContext(BackendProfilingContext):
             addresses = ctypes.addressof(self._buffer), ctypes.addressof(count), ctypes.addressof(num_lost)
             self._call("collect", _CAPACITY, size, *addresses)
             if count.value > _CAPACITY:
-                text = f"collect wrote {count.value:,} intervals, but had room for {_CAPACITY:,}"
-                raise BackendContractError(text, backend=self._library.id)
+                message = f"collect wrote {count.value:,} intervals, but had room for {_CAPACITY:,}"
+                raise BackendContractError(message, backend=self._library.id)
             total_count += num_lost.value
             if count.value:
                 take(count.value)
@@ -175,8 +175,8 @@ class DynamicProfilingContext(BackendProfilingContext):
                 raise BackendContractError(f"the interval {name!r} ends before it begins", backend=self._library.id)
             if count.value < _CAPACITY:
                 return total_count
-        text = f"collect has filled the room for {_CAPACITY:,} intervals {_MOST_CALLS} times in turn"
-        raise BackendContractError(text, backend=self._library.id)
+        message = f"collect has filled the room for {_CAPACITY:,} intervals {_MOST_CALLS} times in turn"
+        raise BackendContractError(message, backend=self._library.id)
 
     def _record_intervals(self, count: int) -> None:
         """Record intervals, of which those of the host are stored as the plug-in wrote them, to be converted later."""
@@ -230,8 +230,10 @@ class DynamicProfilingContext(BackendProfilingContext):
         now = perf_counter_ns()
         if now - self._correlated.get(device, now - _CORRELATED) >= _CORRELATED:
             out = abi.Clock(struct_size=ctypes.sizeof(abi.Clock))
-            text = ctypes.create_string_buffer(device.encode())
-            self._call("correlate", abi.String(ctypes.addressof(text), len(text) - 1), ctypes.addressof(out))
+            device_text = ctypes.create_string_buffer(device.encode())
+            self._call(
+                "correlate", abi.String(ctypes.addressof(device_text), len(device_text) - 1), ctypes.addressof(out)
+            )
             error = max(0, out.error_ns)
             clock.correlate(out.device_ns, out.host_ns - error, out.host_ns + error)
             self._correlated[device] = now

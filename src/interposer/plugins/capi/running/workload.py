@@ -64,8 +64,11 @@ class DynamicWorkload(Workload):
         aliases: dict[int, int] = {}
         for output, index in enumerate(self.executable.inputs_of_outputs(len(self._output_infos))):
             if index in range(len(self.operands)) and self.operands[index] not in aliases.values():
-                pair = self._input_infos[index], self._output_infos[output]
-                if all(info.is_concrete for info in pair) and pair[0].num_bytes == pair[1].num_bytes:
+                input_and_output = self._input_infos[index], self._output_infos[output]
+                if (
+                    all(info.is_concrete for info in input_and_output)
+                    and input_and_output[0].num_bytes == input_and_output[1].num_bytes
+                ):
                     aliases[output] = self.operands[index]
         return aliases
 
