@@ -1,4 +1,5 @@
-// The index of the largest element of each column, and the next element that passes a threshold, against plain loops.
+// The index of the largest element of each column, the largest elements of each column, and the next element that
+// passes a threshold, against plain loops.
 
 #include "cpuacc/kernels/select.hpp"
 
@@ -86,6 +87,52 @@ TEST_P(SearchKernel, finds_the_next_element_that_passes_a_threshold) {
               << describe("count", count, "threshold", threshold, "least", int(least), "first", first);
         }
       }
+}
+
+/// The rows of a column in the order in which elements are selected.
+template <class T>
+std::vector<int32_t> ordered_rows(const Guarded<T>& in, int64_t length, int64_t inner, int64_t column, bool least) {
+  std::vector<int32_t> rows;
+  for (int64_t n = 0; n < length; ++n) rows.push_back(int32_t(n));
+  std::stable_sort(rows.begin(), rows.end(), [&](int32_t a, int32_t b) {
+    const T v = in[a * inner + column], other = in[b * inner + column];
+    if (v != v || other != other) return least ? v == v && other != other : v != v && other == other;
+    return least ? v < other : v > other;
+  });
+  return rows;
+}
+
+template <class T>
+void check_top(native::Isa isa, int32_t dtype) {
+  Random random;
+  for (int64_t count : {64, 192})
+    for (int64_t k : {1, 2, 5, 16})
+      for (int64_t length : {k, k + 1, int64_t{40}})
+        for (bool least : {false, true}) {
+          const int64_t inner = count + 3;
+          const Guarded<T> in(few_values<T>(random, length * inner));
+          Guarded<T> values(k * count);
+          Guarded<int32_t> indices(k * count, -1);
+          select_kernels_for(isa).top(dtype)({in.data() + 2, length, inner, count, k, least}, values.data(),
+                                             indices.data());
+          for (int64_t c = 0; c < count; ++c) {
+            const std::vector<int32_t> expected = ordered_rows(in, length, inner, c + 2, least);
+            for (int64_t i = 0; i < k; ++i) {
+              const T value = values[i * count + c], sought = in[expected[size_t(i)] * inner + c + 2];
+              ASSERT_EQ(indices[i * count + c], expected[size_t(i)]) << describe("k", k, "length", length, "column", c);
+              ASSERT_TRUE(std::memcmp(&value, &sought, sizeof value) == 0) << describe("k", k, "column", c);
+            }
+          }
+        }
+}
+
+TEST_P(SearchKernel, selects_the_first_elements_of_columns) {
+  check_top<float>(isa(), IPR_DTYPE_FLOAT32);
+  check_top<int8_t>(isa(), IPR_DTYPE_INT8);
+  check_top<uint8_t>(isa(), IPR_DTYPE_BOOL);
+  check_top<uint16_t>(isa(), IPR_DTYPE_UINT16);
+  check_top<int32_t>(isa(), IPR_DTYPE_INT32);
+  check_top<int64_t>(isa(), IPR_DTYPE_INT64);
 }
 
 }  // namespace

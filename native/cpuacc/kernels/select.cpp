@@ -280,6 +280,80 @@ int64_t next_before(const void* in, int64_t first, int64_t count, const void* th
   return least ? next_of<true>(values, first, count, limit) : next_of<false>(values, first, count, limit);
 }
 
+// ---- The largest elements of each column ----------------------------------------------------------------------------
+
+/// Return whether `v` is ordered before `other`; either may be NaN.
+template <bool kLeast, class T>
+inline __attribute__((always_inline)) bool precedes(T v, T other) {
+  return kLeast ? !(v >= other) & (v == v) : !(v <= other) & (other == other);
+}
+
+/// The selected elements of all columns, in rows of `step` elements. Functions take the first of `kWidth` columns.
+template <class T>
+struct Selected {
+  T* values;
+  int32_t* indices;
+  int64_t step;
+};
+
+template <bool kLeast, class T>
+inline __attribute__((always_inline)) bool any_precedes(const T* row, const T* others) {
+  typename IndexOf<sizeof(T)>::Type any = 0;
+  for (int64_t c = 0; c < kWidth; ++c) any |= precedes<kLeast>(row[c], others[c]);
+  return any != 0;
+}
+
+/// Move the elements of row `to - 1` that an element of row `n` precedes to row `to`, and put those of row `n` where
+/// they belong in row `to`. `kFirst`: `to` is 0. `kNew`: row `to` is empty.
+template <bool kLeast, bool kFirst, bool kNew, class T>
+inline __attribute__((always_inline)) void insert_at(const T* row, int32_t n, T* to, int32_t* index, int64_t step) {
+  for (int64_t c = 0; c < kWidth; ++c) {
+    const T above = kFirst ? row[c] : to[c - step];
+    const int32_t index_above = kFirst ? n : index[c - step];
+    const bool shifts = !kFirst && precedes<kLeast>(row[c], above), inserts = kNew || precedes<kLeast>(row[c], to[c]);
+    to[c] = shifts ? above : inserts ? row[c] : to[c];
+    index[c] = shifts ? index_above : inserts ? n : index[c];
+  }
+}
+
+/// Insert the elements of row `n` among `held` selected ones, of which the last ones are dropped.
+template <bool kLeast, class T>
+void insert_row(const T* row, int32_t n, int64_t held, const Selected<T>& best) {
+  for (int64_t place = held - 1; place > 0; --place)
+    insert_at<kLeast, false, false>(row, n, best.values + place * best.step, best.indices + place * best.step,
+                                    best.step);
+  insert_at<kLeast, true, false>(row, n, best.values, best.indices, best.step);
+}
+
+/// The same for one of the first rows, of which none is dropped.
+template <bool kLeast, class T>
+void append_row(const T* row, int32_t n, const Selected<T>& best) {
+  if (n == 0) return insert_at<kLeast, true, true>(row, n, best.values, best.indices, best.step);
+  insert_at<kLeast, false, true>(row, n, best.values + n * best.step, best.indices + n * best.step, best.step);
+  insert_row<kLeast>(row, n, n, best);
+}
+
+/// Select from all rows; the columns are a multiple of `kWidth`.
+template <bool kLeast, class T>
+void select_top(const TopColumns& columns, const Selected<T>& best) {
+  for (int64_t n = 0; n < columns.length; ++n) {
+    const T* row = static_cast<const T*>(columns.in) + n * columns.inner;
+    for (int64_t c = 0; c < columns.count; c += kWidth) {
+      const Selected<T> own{best.values + c, best.indices + c, best.step};
+      if (n < columns.k)
+        append_row<kLeast>(row + c, int32_t(n), own);
+      else if (any_precedes<kLeast>(row + c, own.values + (columns.k - 1) * best.step))
+        insert_row<kLeast>(row + c, int32_t(n), columns.k, own);
+    }
+  }
+}
+
+template <class T>
+void top(const TopColumns& columns, void* values, int32_t* indices) {
+  const Selected<T> best{static_cast<T*>(values), indices, columns.count};
+  columns.least ? select_top<true>(columns, best) : select_top<false>(columns, best);
+}
+
 #define CPUACC_DTYPES(CASE)        \
   CASE(IPR_DTYPE_FLOAT32, float)   \
   CASE(IPR_DTYPE_FLOAT64, double)  \
@@ -317,10 +391,22 @@ NextBefore next_before_of(int32_t dtype) {
   }
 }
 
+SelectTop top_of(int32_t dtype) {
+  switch (dtype) {
+#define CASE(name, T) \
+  case name:          \
+    return top<T>;
+    CPUACC_DTYPES(CASE)
+#undef CASE
+    default:
+      return nullptr;
+  }
+}
+
 #undef CPUACC_DTYPES
 
 }  // namespace
 
-extern const SelectKernels select_kernels = {search, next_before_of};
+extern const SelectKernels select_kernels = {search, next_before_of, top_of};
 
 }  // namespace cpuacc::ISA_NS

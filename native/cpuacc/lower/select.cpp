@@ -170,6 +170,7 @@ struct TopData {
 
 struct Top {
   NextBefore next_before;
+  SelectTop select_top;
   int32_t dtype;
   bool least, wide;
   Around at;
@@ -182,7 +183,33 @@ struct Top {
   int64_t together() const { return at.inner > 1 ? 64 / item_size : 1; }
 
   uint64_t scratch() const {
-    return uint64_t(room) * sizeof(Candidate) + (at.inner > 1 ? uint64_t(together() * at.extent * item_size) : 0);
+    const uint64_t rows = at.inner > 1 ? uint64_t(together() * at.extent * item_size) : 0;
+    const uint64_t columns =
+        uint64_t(std::min(k, kMostTop) * kMostTopColumns) * (uint64_t(item_size) + sizeof(int32_t));
+    return std::max(uint64_t(room) * sizeof(Candidate) + rows, at.inner >= kTopColumns ? columns : 0);
+  }
+
+  /// The columns of the piece that are searched in vectors: a multiple of `kTopColumns`; 0 if there are too few.
+  int64_t beside(int64_t count) const {
+    const bool fits = k <= kMostTop && at.extent <= INT32_MAX;
+    return fits ? std::min(count / kTopColumns * kTopColumns, kMostTopColumns) : 0;
+  }
+
+  /// Select the elements of `count` adjacent columns of one slice, a multiple of `kTopColumns`.
+  void columns(const TopData& data, char* scratch, int64_t outer, int64_t first, int64_t count) const {
+    const char* in = data.in + (outer * at.extent * at.inner + first) * item_size;
+    int32_t* found = reinterpret_cast<int32_t*>(scratch);
+    char* values = scratch + uint64_t(k * count) * sizeof *found;
+    select_top({in, at.extent, at.inner, count, k, least}, values, found);
+    for (int64_t i = 0; i < k; ++i, found += count, values += count * item_size) {
+      const int64_t to = (outer * k + i) * at.inner + first;
+      if (data.values) std::memcpy(data.values + to * item_size, values, size_t(count * item_size));
+      if (!data.indices) continue;
+      if (wide)
+        std::copy_n(found, count, reinterpret_cast<int64_t*>(data.indices) + to);
+      else
+        std::copy_n(found, count, reinterpret_cast<int32_t*>(data.indices) + to);
+    }
   }
 
   /// Select the elements of a column, whose elements are contiguous in `row`.
@@ -215,9 +242,13 @@ struct Top {
   template <class T>
   void all(const TopData& data, char* scratch, Range range) const {
     for (int64_t n = range.first, count = 0; n < range.last; n += count) {
-      const int64_t column = n % at.inner;
-      count = std::min({together(), at.inner - column, range.last - n});
-      some<T>(data, scratch, n / at.inner, column, count);
+      const int64_t column = n % at.inner, left = std::min(at.inner - column, range.last - n);
+      if ((count = beside(left)) > 0) {
+        columns(data, scratch, n / at.inner, column, count);
+      } else {
+        count = std::min(together(), left);
+        some<T>(data, scratch, n / at.inner, column, count);
+      }
     }
   }
 
@@ -267,6 +298,7 @@ Top top_of(const Node& node, const Builder& builder) {
   const Tensor& in = *builder.graph.in(node, 0);
   Top top{};
   top.next_before = select_kernels_for(builder.settings.isa).next_before(in.dtype);
+  top.select_top = select_kernels_for(builder.settings.isa).top(in.dtype);
   top.dtype = in.dtype;
   top.least = !node.flag("largest", true);
   top.wide = builder.graph.out(node, 1).dtype == IPR_DTYPE_INT64;
