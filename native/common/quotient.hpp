@@ -19,14 +19,14 @@ inline int64_t quotient_by_reciprocal(int64_t dividend, int64_t inverse, int exp
   return multiply(scaled, {factor.multiplier, factor.shift - exponent - headroom});
 }
 
-/// The reciprocals of divisors of up to 16 bits, for `quotient`.
+/// The inverses of divisors of up to 16 bits, as `quotient` computes them.
 class Reciprocals {
  public:
   static const Reciprocals& all() {
     static const Reciprocals all;
     return all;
   }
-  int64_t inverse(int64_t divisor) const { return inverses_[size_t(divisor)]; }
+  const int32_t* inverses() const { return inverses_.data(); }
 
  private:
   Reciprocals() : inverses_(1 << 16) {
@@ -36,16 +36,11 @@ class Reciprocals {
   std::vector<int32_t> inverses_;
 };
 
-/// Multiply the quotient of two integers of up to 17 bits by a factor; a quotient by zero is zero. `inverse_of` returns
-/// the inverse of a divisor, the first number of `reciprocal`.
-template <class Inverse>
-int64_t quotient(int64_t a, int64_t b, const FixedPoint& factor, const Inverse& inverse_of) {
-  const int64_t sign = b >> 63, dividend = b == 0 ? 0 : (a ^ sign) - sign, divisor = std::max<int64_t>(std::abs(b), 1);
-  return quotient_by_reciprocal(dividend, inverse_of(divisor), 31 - __builtin_clz(uint32_t(divisor)), factor);
-}
-
+/// Multiply the quotient of two integers of up to 17 bits by a factor; a quotient by zero is zero.
 inline int64_t quotient(int64_t a, int64_t b, const FixedPoint& factor) {
-  return quotient(a, b, factor, [](int64_t divisor) { return reciprocal(divisor, 31).first; });
+  const int64_t sign = b >> 63, dividend = b == 0 ? 0 : (a ^ sign) - sign, divisor = std::max<int64_t>(std::abs(b), 1);
+  const auto [inverse, exponent] = reciprocal(divisor, 31);
+  return quotient_by_reciprocal(dividend, inverse, exponent, factor);
 }
 
 }  // namespace native

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/fixed_point.hpp"
+#include "common/quotient.hpp"
 #include "support.hpp"
 
 namespace cpuacc {
@@ -393,27 +394,37 @@ TEST_P(Q8ElementwiseKernel, adds_as_the_integers_of_the_reference) {
       }
 }
 
-/// A sum or a product of int16 as the kernels compute it in integers.
-Q16Pair make_pair(bool is_product, double scale_a, double scale_b) {
+/// An operation on int16 as the kernels compute it in integers.
+Q16Pair make_pair(Q16Operation operation, double scale_a, double scale_b) {
   const double common = 2 * std::max(scale_a, std::fabs(scale_b));
-  const FixedPoint a(scale_a / common), b(scale_b / common), out(is_product ? scale_a * scale_b : common / (1 << 15));
+  const FixedPoint a(scale_a / common), b(scale_b / common);
+  const FixedPoint out(operation == Q16Operation::sum       ? common / (1 << 15)
+                       : operation == Q16Operation::product ? scale_a * scale_b
+                                                            : std::fabs(scale_a / scale_b));
   Q16Pair pair{};
   pair.a = {0, a.multiplier, a.shift}, pair.b = {0, b.multiplier, b.shift}, pair.out = {0, out.multiplier, out.shift};
-  pair.is_product = is_product;
+  pair.operation = operation;
+  pair.inverses = native::Reciprocals::all().inverses();
   return pair;
 }
 
 int16_t expected_combined(const Q16Pair& q, int16_t a, int16_t b) {
   const auto rescaled = [](int64_t x, const Q8Add::Factor& f) { return fixed_point(x, f.multiplier, f.shift); };
   const auto moved = [&](int16_t x, const Q8Add::Factor& f) { return rescaled(int64_t{x} * (1 << 15), f); };
-  const int64_t code = q.is_product ? rescaled(int64_t{a} * b, q.out) : rescaled(moved(a, q.a) + moved(b, q.b), q.out);
-  return int16_t(std::clamp<int64_t>(code, -32768, 32767));
+  const auto whole = [&] {
+    if (q.operation == Q16Operation::sum) return rescaled(moved(a, q.a) + moved(b, q.b), q.out);
+    if (q.operation == Q16Operation::product) return rescaled(int64_t{a} * b, q.out);
+    return native::quotient(a - q.a.zero, b - q.b.zero, {q.out.multiplier, q.out.shift}) + q.out.zero;
+  };
+  return int16_t(std::clamp<int64_t>(whole(), -32768, 32767));
 }
 
 int16_t expected_combined_in_float32(const Q16Pair& q, int16_t a, int16_t b) {
   const volatile float x = q.scales.a * float(a - q.a.zero), y = q.scales.b * float(b - q.b.zero);
-  const volatile float real = q.is_product ? x * y : x + y;
-  const double steps = std::nearbyint(double(real / q.scales.out));
+  const volatile float real = q.operation == Q16Operation::sum       ? x + y
+                              : q.operation == Q16Operation::product ? x * y
+                                                                     : x / y;
+  const double steps = std::isnan(real) ? 0 : std::nearbyint(double(real / q.scales.out));
   return int16_t(std::clamp(steps + q.out.zero, -32768.0, 32767.0));
 }
 
@@ -425,25 +436,27 @@ std::vector<int16_t> shorts_with_limits(int64_t count, Random& random) {
 
 TEST_P(Q8ElementwiseKernel, combines_values_of_16_bits) {
   Random random;
-  for (bool is_product : {false, true})
+  for (Q16Operation operation : {Q16Operation::sum, Q16Operation::product, Q16Operation::quotient})
     for (auto [scale_a, scale_b] :
-         {std::pair<double, double>{0.5, 0.25}, {0.5, -0.5}, {0.7, 1e-5}, {3.1, -2.7}, {2e-4, 1e-5}})
+         {std::pair<double, double>{0.5, 0.25}, {0.5, -0.5}, {0.7, 1e-5}, {3.1, -2.7}, {2e-4, 1e-5}, {1e-5, 90}})
       for (int64_t count : {1, 15, 16, 17, 31, 33, 64, 3000})
         for (bool one : {false, true}) {
-          Q16Pair pair = make_pair(is_product, scale_a, scale_b);
+          Q16Pair pair = make_pair(operation, scale_a, scale_b);
           pair.one_b = one;
+          if (operation == Q16Operation::quotient)
+            pair.a.zero = -32768, pair.b.zero = one ? 0 : 32767, pair.out.zero = 9;
           const Guarded<int16_t> a(shorts_with_limits(count, random)), b(shorts_with_limits(one ? 1 : count, random));
           Guarded<int16_t> out(count);
           elementwise_q8_kernels_for(isa()).combine_shorts(a.data(), b.data(), out.data(), count, pair);
           for (int64_t n = 0; n < count; ++n)
             ASSERT_EQ(out[n], expected_combined(pair, a[n], b[one ? 0 : n]))
-                << describe("product", is_product, "count", count, "element", n);
+                << describe("operation", int(operation), "count", count, "element", n);
           pair.to_even = true, pair.scales = {float(scale_a), float(scale_b), 0.5f};
           pair.a.zero = 1000, pair.b.zero = -32768, pair.out.zero = 7;
           elementwise_q8_kernels_for(isa()).combine_shorts(a.data(), b.data(), out.data(), count, pair);
           for (int64_t n = 0; n < count; ++n)
             ASSERT_EQ(out[n], expected_combined_in_float32(pair, a[n], b[one ? 0 : n]))
-                << describe("float32, product", is_product, "count", count, "element", n);
+                << describe("float32, operation", int(operation), "count", count, "element", n);
         }
 }
 

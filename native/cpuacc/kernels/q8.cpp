@@ -1,6 +1,6 @@
 #include "cpuacc/kernels/q8.hpp"
 
-#include "cpuacc/kernels/simd.hpp"
+#include "cpuacc/kernels/fixed_point.hpp"
 #include "cpuacc/kernels/tiles_neon.hpp"
 
 namespace cpuacc::ISA_NS {
@@ -1042,20 +1042,46 @@ static void look_up(const uint8_t* from, uint8_t* to, int64_t count, const uint8
 
 // ---- Values of 16 bits ----------------------------------------------------------------------------------------------
 
-template <bool PRODUCT, bool TO_EVEN>
+/// The exponents of the highest bits of positive integers of up to 24 bits.
+CPUACC_INLINE IntVec highest_bit(IntVec x) {
+  return (reinterpret_cast<IntVec>(floats(reinterpret_cast<Ints>(x))) >> 23) - 127;
+}
+
+/// The quotient of integers of 17 bits, rescaled: `native::quotient`, and the zero point of the result.
+CPUACC_INLINE IntVec quotient(IntVec a, IntVec b, const Q16Pair& q) {
+  const IntVec none = {}, sign = b >> 31, divisor = b == none ? none + 1 : (b ^ sign) - sign;
+  const IntVec dividend = b == none ? none : (a ^ sign) - sign;
+  const IntVec bit = highest_bit((dividend < none ? -2 * dividend - 1 : dividend) | 1);
+  const IntVec scaled = high_product(dividend, gathered(q.inverses, divisor), 30 - bit);
+  const IntVec shift = q.out.shift - highest_bit(divisor) - 30 + bit;
+  const IntVec whole = far_fixed_point(scaled, none + q.out.multiplier, shift);
+  const IntVec low = none + (-32768 - q.out.zero), high = none + (32767 - q.out.zero);
+  return (whole < low ? low : whole > high ? high : whole) + q.out.zero;
+}
+
+template <Q16Operation OPERATION>
+CPUACC_INLINE Vec combined(Vec x, Vec y) {
+  if (OPERATION == Q16Operation::sum) return x + y;
+  return OPERATION == Q16Operation::product ? rounded(x * y) : x / y;
+}
+
+template <Q16Operation OPERATION, bool TO_EVEN>
 CPUACC_INLINE Ints combined(Ints a, Ints b, const Q16Pair& q) {
   if (TO_EVEN) {
     const Vec x = real_of(a, q.a.zero, q.scales.a), y = real_of(b, q.b.zero, q.scales.b);
-    return add(steps_of(PRODUCT ? rounded(x * y) : x + y, q.scales.out), splat(static_cast<uint32_t>(q.out.zero)));
+    return add(steps_of(combined<OPERATION>(x, y), q.scales.out), splat(static_cast<uint32_t>(q.out.zero)));
   }
+  if (OPERATION == Q16Operation::quotient)
+    return reinterpret_cast<Ints>(
+        quotient(reinterpret_cast<IntVec>(a) - q.a.zero, reinterpret_cast<IntVec>(b) - q.b.zero, q));
   const auto scaled = [](Ints x, const Q8Add::Factor& f) {
     return fixed_point(x, splat(static_cast<uint32_t>(f.multiplier)), splat(static_cast<uint32_t>(f.shift)));
   };
-  if (PRODUCT) return scaled(multiply(a, b), q.out);
+  if (OPERATION == Q16Operation::product) return scaled(multiply(a, b), q.out);
   return scaled(add(scaled(shift_left<15>(a), q.a), scaled(shift_left<15>(b), q.b)), q.out);
 }
 
-template <bool PRODUCT, bool TO_EVEN>
+template <Q16Operation OPERATION, bool TO_EVEN>
 static void combine_shorts_of(const int16_t* a, const int16_t* b, int16_t* out, int64_t count, const Q16Pair& pair) {
   const Q16Pair q = pair;  // the compiler need not expect that stores to `out` change it
   const Ints none = splat(0), half = splat(0x8000), high_bit = shorts(-32768), only_a = shorts(*a), only_b = shorts(*b);
@@ -1064,18 +1090,28 @@ static void combine_shorts_of(const int16_t* a, const int16_t* b, int16_t* out, 
       2 * count, [&](int64_t n, int64_t size) __attribute__((always_inline)) {
         const Ints x = exclusive_or(q.one_a ? only_a : load_bytes(from_a + n, size), high_bit);
         const Ints y = exclusive_or(q.one_b ? only_b : load_bytes(from_b + n, size), high_bit);
-        const Ints low = combined<PRODUCT, TO_EVEN>(subtract(low16(x, none), half), subtract(low16(y, none), half), q);
+        const Ints low =
+            combined<OPERATION, TO_EVEN>(subtract(low16(x, none), half), subtract(low16(y, none), half), q);
         const Ints high =
-            combined<PRODUCT, TO_EVEN>(subtract(high16(x, none), half), subtract(high16(y, none), half), q);
+            combined<OPERATION, TO_EVEN>(subtract(high16(x, none), half), subtract(high16(y, none), half), q);
         store_bytes(reinterpret_cast<uint8_t*>(out) + n, to_shorts(low, high), size);
       });
 }
 
+template <Q16Operation OPERATION>
+static void combine_shorts_by(const int16_t* a, const int16_t* b, int16_t* out, int64_t count, const Q16Pair& q) {
+  (q.to_even ? combine_shorts_of<OPERATION, true> : combine_shorts_of<OPERATION, false>)(a, b, out, count, q);
+}
+
 static void combine_shorts(const int16_t* a, const int16_t* b, int16_t* out, int64_t count, const Q16Pair& q) {
-  const auto combine = q.is_product ? q.to_even ? combine_shorts_of<true, true> : combine_shorts_of<true, false>
-                       : q.to_even ? combine_shorts_of<false, true>
-                                    : combine_shorts_of<false, false>;
-  combine(a, b, out, count, q);
+  switch (q.operation) {
+    case Q16Operation::sum:
+      return combine_shorts_by<Q16Operation::sum>(a, b, out, count, q);
+    case Q16Operation::product:
+      return combine_shorts_by<Q16Operation::product>(a, b, out, count, q);
+    default:
+      return combine_shorts_by<Q16Operation::quotient>(a, b, out, count, q);
+  }
 }
 
 }  // namespace

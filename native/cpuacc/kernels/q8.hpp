@@ -92,14 +92,18 @@ struct Q8Multiply {
   Q8Scales scales;
 };
 
-/// The sum or the product of two quantized values of int16. In integers, all zero points are 0: the operands of a sum
-/// are shifted left by 15 bits and rescaled to a common scale, and only the result of a product is rescaled.
+enum class Q16Operation { sum, product, quotient };
+
+/// An operation on two quantized values of int16. In integers, all zero points of sums and products are 0: the operands
+/// of a sum are shifted left by 15 bits and rescaled to a common scale, and only the result of a product is rescaled. A
+/// quotient is that of `native::quotient`.
 struct Q16Pair {
   Q8Add::Factor a, b, out;
   bool one_a, one_b;  // one value for all elements
-  bool is_product;
+  Q16Operation operation;
   bool to_even;  // computed with `scales`, as ONNX does, not in integers
   Q8Scales scales;
+  const int32_t* inverses;  // `native::Reciprocals`, for quotients in integers
 };
 
 /// A residual that is added to the result of a panel; `add` is nullptr if there is none.

@@ -20,15 +20,13 @@ int16_t clamped16(int64_t code) { return int16_t(std::clamp<int64_t>(code, -3276
 
 // ---- Two operands ---------------------------------------------------------------------------------------------------
 
-constexpr int64_t kMostDivisor = (1 << 16) - 1;  // the largest one that has a reciprocal in the table
-constexpr int64_t kLeastQuotients = 1 << 13;     // for fewer, computing the table takes longer than it saves
+constexpr int64_t kLeastQuotients = 1 << 13;  // for fewer, computing the table of inverses takes longer than it saves
 
 struct Pairs {
   PairRule rule;
   Rows rows;
-  const ElementwiseQ8Kernels* kernels;  // of sums and products; or nullptr
+  const ElementwiseQ8Kernels* kernels;  // nullptr if vectors do not compute the operation
   Q16Pair pair;
-  const native::Reciprocals* reciprocals = nullptr;  // of divisors; or nullptr
 
   int16_t code(int64_t a, int64_t b) const {
     if (rule.to_even) return clamped16(rule.combined_as_onnx(a - rule.zero_a, b - rule.zero_b) + rule.zero_out);
@@ -54,26 +52,17 @@ struct Pairs {
  private:
   void of_row(const int16_t* a, const int16_t* b, int64_t next_a, int64_t next_b, int16_t* out, int64_t count) const {
     if (kernels) return kernels->combine_shorts(a, b, out, count, pair);
-    if (reciprocals) return divide_row(a, b, next_a, next_b, out, count);
     for (int64_t i = 0; i < count; ++i) out[i] = code(a[i * next_a], b[i * next_b]);
-  }
-
-  void divide_row(const int16_t* a, const int16_t* b, int64_t next_a, int64_t next_b, int16_t* out,
-                  int64_t count) const {
-    const auto inverse_of = [&](int64_t divisor) {
-      return divisor <= kMostDivisor ? reciprocals->inverse(divisor) : native::reciprocal(divisor, 31).first;
-    };
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t x = a[i * next_a] - rule.zero_a, y = b[i * next_b] - rule.zero_b;
-      out[i] = clamped16(native::quotient(x, y, rule.of_result, inverse_of) + rule.zero_out);
-    }
   }
 };
 
-/// Return whether vectors compute an operation like the rule: sums and products in float32, or in integers of 32 bits.
-bool is_vectorized(const PairRule& rule) {
-  if (rule.operation != Binary::add && rule.operation != Binary::sub && rule.operation != Binary::mul) return false;
+/// Return whether vectors compute an operation like the rule: in float32, or in integers of 32 bits.
+bool is_vectorized(const PairRule& rule, int64_t count) {
+  const bool divides = rule.operation == Binary::div;
+  if (!divides && rule.operation != Binary::add && rule.operation != Binary::sub && rule.operation != Binary::mul)
+    return false;
   if (rule.to_even) return true;
+  if (divides) return count >= kLeastQuotients;
   return rule.zero_a == 0 && rule.zero_b == 0 && rule.zero_out == 0 && rule.of_result.shift >= -30;
 }
 
@@ -83,14 +72,19 @@ Q16Pair pair_of(const PairRule& rule, const Rows& rows) {
   };
   Q8Scales scales = rule.scales;
   if (rule.operation == Binary::sub) scales.b = -scales.b;
+  const bool divides = rule.operation == Binary::div;
+  const Q16Operation operation = divides                         ? Q16Operation::quotient
+                                 : rule.operation == Binary::mul ? Q16Operation::product
+                                                                 : Q16Operation::sum;
   return {factor(rule.zero_a, rule.of_a),
           factor(rule.zero_b, rule.of_b),
           factor(rule.zero_out, rule.of_result),
           rows.one[0] != 0,
           rows.one[1] != 0,
-          rule.operation == Binary::mul,
+          operation,
           rule.to_even,
-          scales};
+          scales,
+          divides && !rule.to_even ? native::Reciprocals::all().inverses() : nullptr};
 }
 
 bool is_choice(Binary operation) { return operation == Binary::maximum || operation == Binary::minimum; }
@@ -128,10 +122,10 @@ void lower_pairs(const Node& node, Builder& builder) {
   auto pairs = std::make_shared<Pairs>();
   pairs->rule = PairRule::of(binary_of(node), a, b, out, rounds_to_even(node), 15);
   pairs->rows = rows_of(out.shape, {&a.shape, &b.shape});
-  if (is_vectorized(pairs->rule)) pairs->kernels = &elementwise_q8_kernels_for(builder.settings.isa);
-  pairs->pair = pair_of(pairs->rule, pairs->rows);
-  if (pairs->rule.operation == Binary::div && !pairs->rule.to_even && out.elements() >= kLeastQuotients)
-    pairs->reciprocals = &native::Reciprocals::all();
+  if (is_vectorized(pairs->rule, out.elements())) {
+    pairs->kernels = &elementwise_q8_kernels_for(builder.settings.isa);
+    pairs->pair = pair_of(pairs->rule, pairs->rows);
+  }
   if (out.elements() == 0) pairs->rows.rows = 0;
   const double cost_ns = pairs->kernels ? cost::kCombineShortsNs : cost::kCombinePairNs;
   Step step;
