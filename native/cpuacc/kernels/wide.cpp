@@ -1,6 +1,6 @@
 #include "cpuacc/kernels/wide.hpp"
 
-#include "cpuacc/kernels/simd.hpp"
+#include "cpuacc/kernels/fixed_point.hpp"
 
 namespace cpuacc::ISA_NS {
 namespace {
@@ -164,12 +164,154 @@ void multiply(const int16_t* weights, const int16_t* in, int64_t in_step, int64_
     multiply_narrow<1>(weights, in + n * in_step, in_step, depth, rows, out + n * out_step, out_step);
 }
 
-void add_products(int32_t* sums, const int16_t* x, const int16_t* weights, int64_t count) {
-  for (int64_t n = 0; n < count; ++n) sums[n] += int32_t{x[n]} * int32_t{weights[n]};
+// ---- Depthwise convolutions -----------------------------------------------------------------------------------------
+
+/// `kLanes` integers of 16 bits, as `add_halves` multiplies them.
+#if defined(__aarch64__)
+typedef int16x4_t Halves;
+#else
+typedef IntVec Halves;  // in the low bits of each lane; the high bits are 0
+#endif
+
+CPUACC_INLINE Halves load_halves(const int16_t* from) {
+#if defined(__AVX512BW__)
+  return reinterpret_cast<IntVec>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))));
+#elif defined(__AVX2__)
+  return reinterpret_cast<IntVec>(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
+#elif defined(__x86_64__)
+  return reinterpret_cast<IntVec>(
+      _mm_unpacklo_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)), _mm_setzero_si128()));
+#elif defined(__aarch64__)
+  return vld1_s16(from);
+#else
+  IntVec x;
+  for (int n = 0; n < kLanes; ++n) x[n] = from[n];
+  return x;
+#endif
+}
+
+/// Load the first `count` elements; the others are 0.
+CPUACC_INLINE Halves load_halves(const int16_t* from, int64_t count) {
+#if defined(__AVX512BW__)
+  const __m512i x = _mm512_maskz_loadu_epi16(static_cast<__mmask32>((1u << count) - 1), from);
+  return reinterpret_cast<IntVec>(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(x)));
+#else
+  int16_t all[kLanes] = {};
+  for (int64_t n = 0; n < count; ++n) all[n] = from[n];
+  return load_halves(all);
+#endif
+}
+
+/// sums + a * b in each lane.
+CPUACC_INLINE IntVec add_halves(IntVec sums, Halves a, Halves b) {
+#if defined(__AVX512BW__)
+  const __m512i product = _mm512_madd_epi16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b));
+  return sums + reinterpret_cast<IntVec>(product);
+#elif defined(__AVX2__)
+  return sums + reinterpret_cast<IntVec>(_mm256_madd_epi16(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+#elif defined(__x86_64__)
+  return sums + reinterpret_cast<IntVec>(_mm_madd_epi16(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)));
+#elif defined(__aarch64__)
+  return vmlal_s16(sums, a, b);
+#else
+  return sums + a * b;
+#endif
+}
+
+/// The channels from `first` on of some pixels.
+template <int kPixels, bool kWhole>
+CPUACC_INLINE void depthwise_tile(const WideTap* taps, int64_t count, int64_t step, int64_t first, int64_t channels,
+                                  int32_t* sums, int64_t sum_step) {
+  IntVec own[kPixels] = {};
+  for (int64_t tap = 0; tap < count; ++tap) {
+    const int16_t *in = taps[tap].in + first, *weights = taps[tap].weights + first;
+    const Halves w = kWhole ? load_halves(weights) : load_halves(weights, channels);
+    for (int n = 0; n < kPixels; ++n)
+      own[n] = add_halves(own[n], kWhole ? load_halves(in + n * step) : load_halves(in + n * step, channels), w);
+  }
+  for (int n = 0; n < kPixels; ++n)
+    memcpy(sums + n * sum_step + first, &own[n], kWhole ? sizeof own[n] : size_t(channels) * sizeof *sums);
+}
+
+template <int kPixels>
+CPUACC_INLINE void depthwise_pixels(const WideTap* taps, int64_t count, int64_t step, int64_t channels, int32_t* sums,
+                                    int64_t sum_step) {
+  int64_t first = 0;
+  for (; first + kLanes <= channels; first += kLanes)
+    depthwise_tile<kPixels, true>(taps, count, step, first, kLanes, sums, sum_step);
+  if (first < channels) depthwise_tile<kPixels, false>(taps, count, step, first, channels - first, sums, sum_step);
+}
+
+constexpr int64_t kMostTaps = 128;
+constexpr int kTogether = 4;  // pixels that share the loads of weights
+
+void depthwise(const WideTap* taps, int64_t count, int64_t pixels, int64_t step, int64_t channels, int32_t* sums,
+               int64_t sum_step) {
+  WideTap own[kMostTaps];
+  memcpy(own, taps, size_t(count) * sizeof *own);
+  int64_t n = 0;
+  for (; n + kTogether <= pixels; n += kTogether, sums += kTogether * sum_step) {
+    depthwise_pixels<kTogether>(own, count, step, channels, sums, sum_step);
+    for (int64_t tap = 0; tap < count; ++tap) own[tap].in += kTogether * step;
+  }
+  for (; n < pixels; ++n, sums += sum_step) {
+    depthwise_pixels<1>(own, count, step, channels, sums, sum_step);
+    for (int64_t tap = 0; tap < count; ++tap) own[tap].in += step;
+  }
+}
+
+// ---- Requantization -------------------------------------------------------------------------------------------------
+
+CPUACC_INLINE IntVec load_lanes(const int32_t* from) {
+  IntVec x;
+  memcpy(&x, from, sizeof x);
+  return x;
+}
+
+CPUACC_INLINE IntVec scaled_in_integers(const int32_t* sums, const WideScales& scales, int64_t channel) {
+  const BitVec sum =
+      reinterpret_cast<BitVec>(load_lanes(sums)) + reinterpret_cast<BitVec>(load_lanes(scales.bias + channel));
+  const IntVec whole = far_fixed_point(reinterpret_cast<IntVec>(sum), load_lanes(scales.multipliers + channel),
+                                       load_lanes(scales.shifts + channel));
+  const IntVec none = {}, low = none + (-32768 - scales.zero), high = none + (32767 - scales.zero);
+  return (whole < low ? low : whole > high ? high : whole) + scales.zero;
+}
+
+/// Numbers below 2**51 that are added to this lose their fraction.
+constexpr double kWhole = 6755399441055744.0;
+
+/// All steps but the last are exact, and the sum of 1/2 is rounded down to an integer.
+CPUACC_INLINE IntVec scaled_in_reals(const int32_t* sums, const WideScales& scales, int64_t channel) {
+  const double low = -32768.0 - scales.zero, high = 32767.0 - scales.zero;
+  const double *ratios = scales.ratios + channel, *bias = scales.real_bias + channel;
+  int32_t results[kLanes];
+  for (int n = 0; n < kLanes; ++n) {
+    const double exact = (static_cast<double>(sums[n]) + bias[n]) * ratios[n] + 0.5;
+    const double inside = exact < low ? low : exact > high ? high : exact, nearest = (inside + kWhole) - kWhole;
+    results[n] = static_cast<int32_t>(nearest > inside ? nearest - 1 : nearest) + scales.zero;
+  }
+  return load_lanes(results);
+}
+
+template <bool kReal>
+CPUACC_INLINE void requantize_pixel(const int32_t* sums, int64_t channels, const WideScales& scales, int16_t* out) {
+  typedef int16_t Shorts16 __attribute__((vector_size(kLanes * 2)));
+  for (int64_t c = 0; c < channels; c += kLanes) {
+    const IntVec x = kReal ? scaled_in_reals(sums + c, scales, c) : scaled_in_integers(sums + c, scales, c);
+    const Shorts16 results = __builtin_convertvector(x, Shorts16);
+    memcpy(out + c, &results, size_t(channels - c < kLanes ? channels - c : kLanes) * sizeof *out);
+  }
+}
+
+void requantize(const int32_t* sums, int64_t sum_step, int64_t pixels, int64_t channels, const WideScales& scales,
+                int16_t* out, int64_t out_step) {
+  const WideScales own = scales;  // a copy, which the results do not overlap
+  for (int64_t n = 0; n < pixels; ++n, sums += sum_step, out += out_step)
+    own.ratios ? requantize_pixel<true>(sums, channels, own, out) : requantize_pixel<false>(sums, channels, own, out);
 }
 
 }  // namespace
 
-extern const WideKernels wide_kernels = {multiply, add_products};
+extern const WideKernels wide_kernels = {multiply, depthwise, requantize};
 
 }  // namespace cpuacc::ISA_NS

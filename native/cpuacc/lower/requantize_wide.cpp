@@ -83,6 +83,30 @@ WideRequantization wide_requantization_of(const Node& node, Builder& builder, in
   return requantization;
 }
 
+std::optional<WideScales> wide_scales_of(const WideRequantization& requantization, Builder& builder, int64_t channels) {
+  constexpr int64_t kMostBias = int64_t(1) << 37;  // up to which the product of the sum and a multiplier is exact
+  const WideRequantization& from = requantization;
+  const int64_t *bias = from.bias, padded = (channels + 15) / 16 * 16;
+  const auto padded_array = [&](auto none, const auto& make) {
+    using T = decltype(none);
+    return made_for_channels<T>(builder, padded, [&](int64_t n) { return n < channels ? T(make(n)) : none; });
+  };
+  WideScales scales{};
+  scales.zero = int32_t(from.zero);
+  if (from.kind == WideRequantization::fixed_point && from.wraps) {
+    scales.bias = padded_array(int32_t(0), [&](int64_t n) { return bias ? bias[n] : 0; });
+    scales.multipliers = padded_array(int32_t(0), [&](int64_t n) { return from.multipliers[n]; });
+    scales.shifts = padded_array(int32_t(0), [&](int64_t n) { return from.shifts[n]; });
+    return scales;
+  }
+  const bool fits = !bias || std::all_of(bias, bias + channels, [](int64_t x) { return std::abs(x) <= kMostBias; });
+  if (from.kind != WideRequantization::wide_fixed_point || !fits) return std::nullopt;
+  scales.real_bias = padded_array(0.0, [&](int64_t n) { return bias ? bias[n] : 0; });
+  scales.ratios =
+      padded_array(0.0, [&](int64_t n) { return std::ldexp(double(from.multipliers[n]), from.shifts[n] - 15); });
+  return scales;
+}
+
 bool has_too_large_scale(const Graph& graph, const Node& node) {
   for (int64_t n = 0; n < int64_t(graph.in(node, 1)->scales.size()); ++n)
     if (factor_of(graph, node, n).shift > 14 && graph.in(node, 0)->dtype == IPR_DTYPE_INT16) return true;

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "common/fixed_point.hpp"
+#include "cpuacc/kernels/wide.hpp"
 #include "cpuacc/rules.hpp"
 
 namespace cpuacc {
@@ -83,6 +85,9 @@ struct WideRequantization {
 /// The requantization of a layer whose operands 0 and 1 are multiplied, and whose optional operand 2 is the bias.
 /// Operand 1 has one scale, or one for each of the `channels`.
 WideRequantization wide_requantization_of(const Node& node, Builder& builder, int64_t channels);
+
+/// The same for sums that fit into 31 bits, as kernels compute it in vectors; std::nullopt if they cannot.
+std::optional<WideScales> wide_scales_of(const WideRequantization& requantization, Builder& builder, int64_t channels);
 
 /// Return whether a scale of the layer is too large for the arithmetic of the reference.
 bool has_too_large_scale(const Graph& graph, const Node& node);

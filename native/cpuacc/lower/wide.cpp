@@ -86,12 +86,16 @@ struct Line {
 };
 
 constexpr int64_t kPixels = 8;  // windows that are copied and multiplied together
+constexpr int64_t kStrip = 16;  // pixels of a depthwise convolution that are computed together
+constexpr uint64_t kLine = 64;  // the alignment of the parts of scratch memory
+
+uint64_t aligned(uint64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 struct Wide {
   const WideKernels* kernels;
   WideRequantization requantization;
   const int16_t* weights;  // [output][padded depth]; depthwise: [tap][channel]
-  bool narrow, depthwise;
+  bool narrow;
   int64_t batch, channels, outputs, groups;
   Line rows, columns;
   ImageSteps from, to;
@@ -99,7 +103,6 @@ struct Wide {
   int64_t depth() const { return rows.taps() * columns.taps() * channels / groups; }
   int64_t padded() const { return (depth() + kWideGrain - 1) / kWideGrain * kWideGrain; }
   uint64_t scratch() const {
-    if (depthwise) return uint64_t(outputs) * 6 + 64;
     return uint64_t(kPixels) * (uint64_t(padded()) * 2 + uint64_t(outputs / groups) * 8) + 64;
   }
 
@@ -143,27 +146,6 @@ struct Wide {
       }
   }
 
-  /// One row of a depthwise convolution; each channel has `outputs / channels` filters.
-  void one_depthwise_row(const int16_t* image, int64_t y, int16_t* out, char* scratch) const {
-    int32_t* sums = reinterpret_cast<int32_t*>(scratch);
-    int16_t* spread = reinterpret_cast<int16_t*>(sums + outputs);
-    const int64_t filters = outputs / channels;
-    for (int64_t x = 0; x < columns.count; ++x) {
-      std::fill_n(sums, outputs, 0);
-      for (int64_t ky = 0; ky < rows.taps(); ++ky)
-        for (int64_t kx = 0; kx < columns.taps(); ++kx) {
-          const int16_t* in = pixel(image, y, x, ky, kx);
-          if (!in) continue;
-          if (filters != 1 || from.c != 1) {
-            for (int64_t c = 0; c < channels; ++c) std::fill_n(spread + c * filters, filters, in[c * from.c]);
-            in = spread;
-          }
-          kernels->add_products(sums, in, weights + (ky * columns.taps() + kx) * outputs, outputs);
-        }
-      requantization.codes(sums, 0, outputs, out + x * to.w, to.c);
-    }
-  }
-
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Wide& self = step.as<Wide>();
     const Range range = split(self.batch * self.rows.count, part, parts);
@@ -172,28 +154,127 @@ struct Wide {
       const int16_t* in = run.at<int16_t>(step.in[0]) + image * self.from.n;
       int16_t* out =
           run.at<int16_t>(step.out[0]) + image * self.to.n + (self.rows.first + y * self.rows.apart) * self.to.h;
-      self.depthwise ? self.one_depthwise_row(in, y, out, run.part_scratch<char>(part))
-                     : self.one_row(in, y, out, run.part_scratch<char>(part));
+      self.one_row(in, y, out, run.part_scratch<char>(part));
     }
   }
 };
 
-void add_step(const Node& node, Builder& builder, Wide wide) {
+/// A depthwise convolution. Each channel has `outputs / channels` filters.
+struct Depthwise : Wide {
+  std::optional<WideScales> scales;
+  Range inner;  // columns of the result for which all columns of the window are inside the image
+
+  int64_t cells() const { return rows.taps() * columns.taps(); }
+  int64_t padded_outputs() const { return (outputs + 15) / 16 * 16; }
+
+  /// Whether rows of the image are copied: input channels are not adjacent, or repeated for several filters.
+  bool copies() const { return outputs != channels || from.c != 1; }
+  int64_t copied_rows() const { return copies() ? rows.places.back() - rows.places.front() + 1 : 0; }
+  int64_t pixel_step() const { return copies() ? outputs : from.w; }
+
+  uint64_t scratch() const {
+    return scratch_of_sums() + scratch_of_taps() +
+           uint64_t(copied_rows()) * (sizeof(int16_t*) + uint64_t(columns.extent * outputs) * sizeof(int16_t));
+  }
+  uint64_t scratch_of_sums() const { return aligned(uint64_t(kStrip * padded_outputs()) * sizeof(int32_t)); }
+  uint64_t scratch_of_taps() const { return aligned(uint64_t(cells()) * sizeof(WideTap)); }
+
+  /// The scratch memory of one part. A copied row of the image is at its number modulo `copied_rows()`.
+  struct Memory {
+    int32_t* sums;
+    WideTap* taps;
+    const int16_t** sources;  // the rows of the image that were copied
+    int16_t* copies;
+
+    Memory(const Depthwise& layer, char* scratch)
+        : sums(reinterpret_cast<int32_t*>(scratch)),
+          taps(reinterpret_cast<WideTap*>(scratch + layer.scratch_of_sums())),
+          sources(reinterpret_cast<const int16_t**>(scratch + layer.scratch_of_sums() + layer.scratch_of_taps())),
+          copies(reinterpret_cast<int16_t*>(sources + layer.copied_rows())) {
+      std::fill_n(sources, layer.copied_rows(), nullptr);
+    }
+  };
+
+  void copy_row(const int16_t* in, int16_t* out) const {
+    const int64_t filters = outputs / channels;
+    for (int64_t x = 0; x < columns.extent; ++x, in += from.w, out += outputs)
+      for (int64_t filter = 0; filter < filters; ++filter)
+        for (int64_t c = 0; c < channels; ++c) out[c * filters + filter] = in[c * from.c];
+  }
+
+  /// A row of the image as kernels read it.
+  const int16_t* line(const int16_t* image, int64_t row, const Memory& memory) const {
+    const int16_t* in = image + row * from.h;
+    if (!copies()) return in;
+    const int64_t place = row % copied_rows();
+    int16_t* copy = memory.copies + place * columns.extent * outputs;
+    if (memory.sources[place] != in) copy_row(in, copy);
+    memory.sources[place] = in;
+    return copy;
+  }
+
+  /// Write the taps of a pixel that are inside the image, and return their number.
+  int64_t taps_of(const int16_t* image, int64_t y, int64_t x, const Memory& memory) const {
+    int64_t count = 0;
+    for (int64_t ky = 0; ky < rows.taps(); ++ky) {
+      const int64_t row = y * rows.stride + rows.places[size_t(ky)];
+      if (row < 0 || row >= rows.extent) continue;
+      const int16_t* in = line(image, row, memory);
+      for (int64_t kx = 0; kx < columns.taps(); ++kx) {
+        const int64_t column = x * columns.stride + columns.places[size_t(kx)];
+        if (column < 0 || column >= columns.extent) continue;
+        memory.taps[count++] = {in + column * pixel_step(), weights + (ky * columns.taps() + kx) * outputs};
+      }
+    }
+    return count;
+  }
+
+  void requantize(const int32_t* sums, int64_t pixels, int16_t* out) const {
+    if (scales && to.c == 1) return kernels->requantize(sums, padded_outputs(), pixels, outputs, *scales, out, to.w);
+    for (int64_t n = 0; n < pixels; ++n)
+      requantization.codes(sums + n * padded_outputs(), 0, outputs, out + n * to.w, to.c);
+  }
+
+  void one_row(const int16_t* image, int64_t y, int16_t* out, const Memory& memory) const {
+    for (int64_t x = 0, count; x < columns.count; x += count) {
+      count = x >= inner.first && x < inner.last ? std::min(kStrip, inner.last - x) : 1;
+      const int64_t taps = taps_of(image, y, x, memory);
+      kernels->depthwise(memory.taps, taps, count, columns.stride * pixel_step(), outputs, memory.sums,
+                         padded_outputs());
+      requantize(memory.sums, count, out + x * to.w);
+    }
+  }
+
+  static void run(const Step& step, const Run& run, int part, int parts) {
+    const Depthwise& self = step.as<Depthwise>();
+    const Range range = split(self.batch * self.rows.count, part, parts);
+    const Memory memory(self, run.part_scratch<char>(part));
+    for (int64_t n = range.first; n < range.last; ++n) {
+      const int64_t image = n / self.rows.count, y = n % self.rows.count;
+      self.one_row(run.at<int16_t>(step.in[0]) + image * self.from.n, y,
+                   run.at<int16_t>(step.out[0]) + image * self.to.n + y * self.to.h, memory);
+    }
+  }
+};
+
+template <class Layer>
+void add_step(const Node& node, Builder& builder, Layer wide, int64_t depth) {
   wide.kernels = &wide_kernels_for(builder.settings.isa);
   wide.narrow = builder.graph.in(node, 1)->dtype != IPR_DTYPE_INT16;
-  const double products = double(wide.batch * wide.rows.count * wide.columns.count * wide.outputs) *
-                          double(wide.depthwise ? wide.rows.taps() * wide.columns.taps() : wide.depth());
+  const double products = double(wide.batch * wide.rows.count * wide.columns.count * wide.outputs) * double(depth);
   Step step;
   step.name = node.type + " " + node.name;
-  step.fn = &Wide::run;
+  step.fn = &Layer::run;
   step.operations = 2 * products;
   step.max_parts = parts_for(builder.settings, products / cost::kQuantizedProductsPerNs);
   step.scratch_per_part = wide.scratch();
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
-  step.state = std::make_shared<Wide>(wide);
+  step.state = std::make_shared<Layer>(wide);
   builder.add(std::move(step));
 }
+
+void add_step(const Node& node, Builder& builder, const Wide& wide) { add_step(node, builder, wide, wide.depth()); }
 
 /// An axis of an image in a layer: its sizes in the operand, the result and the window, and how the window moves.
 struct Axis {
@@ -307,16 +388,24 @@ void lower_transposed(const Node& node, Builder& builder) {
     }
 }
 
+/// The outputs along an axis for which all cells of the window are inside the image.
+Range inner_of(const Line& line) {
+  const int64_t before = std::max<int64_t>(-line.places.front(), 0), last = line.extent - 1 - line.places.back();
+  const int64_t first = std::min((before + line.stride - 1) / line.stride, line.count);
+  return {first, std::clamp(last < 0 ? 0 : last / line.stride + 1, first, line.count)};
+}
+
 void lower_depthwise(const Node& node, Builder& builder) {
   const Tensor& weights = *builder.graph.in(node, 1);
-  Wide wide = wide_of_image(node, builder);
-  wide.depthwise = true;
+  Depthwise wide{wide_of_image(node, builder), std::nullopt, {}};
+  wide.scales = wide_scales_of(wide.requantization, builder, wide.outputs);
   wide.rows = line_of(axis_of_image(builder.graph, node, true, weights.extent(1)));
   wide.columns = line_of(axis_of_image(builder.graph, node, false, weights.extent(2)));
   wide.weights = static_cast<const int16_t*>(builder.pack(uint64_t(weights.elements()) * 2, [&](void* to) {
     for (int64_t n = 0; n < weights.elements(); ++n) static_cast<int16_t*>(to)[n] = int16_t(weight_at(weights, n));
   }));
-  add_step(node, builder, wide);
+  wide.inner = inner_of(wide.columns);
+  add_step(node, builder, wide, wide.cells());
 }
 
 /// A matrix product is a 1 x 1 convolution of an image of one row.

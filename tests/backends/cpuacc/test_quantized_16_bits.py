@@ -53,8 +53,8 @@ class Layers:
         scales = self.rng.uniform(1e-4, 1e-3, shape[axis]).astype(np.float32)
         return self.network.add_constant_layer(codes, Quantization(tuple(map(float, scales)), 0, axis))
 
-    def bias(self, count: int, dtype: type) -> Layer:
-        return self.network.add_constant_layer(self.rng.integers(-(10**6), 10**6, count).astype(dtype))
+    def bias(self, count: int, dtype: type, largest: int = 10**6) -> Layer:
+        return self.network.add_constant_layer(self.rng.integers(-largest, largest, count).astype(dtype))
 
     def check(self, layer: Layer, threads: int = 1) -> None:
         """Compare CpuAcc with the reference."""
@@ -94,15 +94,40 @@ def test_convolutions(
 @ROUNDINGS
 @pytest.mark.parametrize("filters", [1, 2])
 @pytest.mark.parametrize("layout", [DataLayout.NHWC, DataLayout.NCHW])
-def test_depthwise_convolutions(threads: int, requantization: Requantization, filters: int, layout: DataLayout) -> None:
+@pytest.mark.parametrize("bias", [np.int32, np.int64, None])
+def test_depthwise_convolutions(
+    threads: int, requantization: Requantization, filters: int, layout: DataLayout, bias: type | None
+) -> None:
     layers, last, outputs = Layers(), layout is DataLayout.NHWC, 19 * filters
     x = layers.data(*((2, 8, 7, 19) if last else (2, 19, 8, 7)))
     op = DepthwiseConvolution2d(
         pad_left=1, pad_right=1, pad_top=1, pad_bottom=1, data_layout=layout, requantization=requantization
     )
-    operands = [x, layers.weights(1, 3, 3, outputs, axis=3, dtype=np.int8), layers.bias(outputs, np.int64)]
+    operands = [x, layers.weights(1, 3, 3, outputs, axis=3, dtype=np.int8)]
+    operands += [] if bias is None else [layers.bias(outputs, bias)]
     output = result(2, 8, 7, outputs) if last else result(2, outputs, 8, 7)
     layers.check(layers.network.add_layer(op, *operands, outputs=output), threads)
+
+
+@pytest.mark.parametrize("filters", [1, 3])
+@pytest.mark.parametrize("width", [1, 3, 60])
+def test_depthwise_convolutions_with_strides(filters: int, width: int) -> None:
+    layers, outputs = Layers(), 32 * filters
+    op = DepthwiseConvolution2d(
+        stride_x=2, stride_y=2, dilation_y=2, pad_left=2, pad_right=2, pad_top=3, pad_bottom=3,
+        data_layout=DataLayout.NHWC,
+    )  # fmt: skip
+    operands = [layers.data(2, 9, width, 32), layers.weights(1, 3, 3, outputs, axis=3, dtype=np.int8)]
+    output = result(2, 6, (width + 1) // 2 + 1, outputs)
+    layers.check(layers.network.add_layer(op, *operands, outputs=output))
+
+
+def test_depthwise_convolutions_whose_bias_has_more_than_38_bits() -> None:
+    layers = Layers()
+    op = DepthwiseConvolution2d(data_layout=DataLayout.NHWC)
+    operands = [layers.data(1, 5, 5, 16), layers.weights(1, 3, 3, 16, axis=3, dtype=np.int8)]
+    bias = layers.bias(16, np.int64, 2**40)
+    layers.check(layers.network.add_layer(op, *operands, bias, outputs=result(1, 3, 3, 16)))
 
 
 @THREADS
