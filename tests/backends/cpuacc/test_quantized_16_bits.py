@@ -166,11 +166,11 @@ def test_fully_connected_layers(requantization: Requantization, depth: int, weig
 @THREADS
 @ROUNDINGS
 @pytest.mark.parametrize("op", [Addition, Subtraction, Multiplication, Division])
-@pytest.mark.parametrize("other", [(5, 40, 33), (33,), (5, 40, 1), (1,)])
+@pytest.mark.parametrize("other", [(7, 40, 33), (33,), (7, 40, 1), (1,)])
 def test_arithmetic(threads: int, requantization: Requantization, op: type, other: tuple[int, ...]) -> None:
     layers = Layers()
     layer = layers.network.add_layer(
-        op(requantization=requantization), layers.data(5, 40, 33), layers.data(*other), outputs=result(5, 40, 33)
+        op(requantization=requantization), layers.data(7, 40, 33), layers.data(*other), outputs=result(7, 40, 33)
     )
     layers.check(layer, threads)
 
