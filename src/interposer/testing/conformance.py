@@ -266,9 +266,9 @@ class Conformance:
         source = default_runtime().registry.taken_by(text)
         return source is None or source.startswith(("entry point of ", "shared object ", "Python file "))
 
-    def _serve(self, report: Channel, requests: int, shared_bytes: int, stacks: int) -> None:
+    def _serve(self, report: Channel, requests: int, shared: int, stacks: int) -> None:
         self._is_fork = True
-        serve_cases(report, self, requests, shared_bytes, stacks)
+        serve_cases(report, self, requests, shared, stacks)
 
     def groups(self) -> dict[str, list[Case]]:
         """Return the selected cases by sample id.
