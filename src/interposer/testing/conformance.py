@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import os
 import pickle
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,8 @@ def all_cases(
     if "*" in patterns:
         return list(_every_case(families, samples, SAMPLE_CHECKS))
     cases = _every_case(families, samples, [check for check in SAMPLE_CHECKS if _may_match(check, patterns)])
-    return [case for case in cases if any(fnmatchcase(case.id, pattern) for pattern in patterns)]
+    matches = re.compile("|".join(map(translate, patterns))).match
+    return [case for case in cases if patterns and matches(case.id)]
 
 
 def _may_match(check: Check, patterns: Collection[str]) -> bool:
