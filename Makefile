@@ -40,7 +40,7 @@ CHANGED = $(filter %.py %.md %.c %.cpp %.h %.hpp %.rs,$(shell git status --porce
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo quick test test-all batch-test sanitize exports native native-test native-bench arm-root arm bench lint $(LINTS) format docs site clean
+.PHONY: help demo quick test run-tests test-all batch-test sanitize exports native native-test native-bench arm-root arm bench lint $(LINTS) format docs site clean
 
 help:  ## say what there is to make
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -57,7 +57,10 @@ quick: $(STAMPS)-dev  ## find most errors in a minute: lint what changed, and ru
 	$(RUN) -m mypy
 	$(PYTEST) -p tests.quick -n $(TESTERS) --dist worksteal -m 'not slow' $(PYTEST_ARGS)
 
-test: lint  ## lint, type check, and run all tests but the slow ones; list the twenty that took longest
+test: $(STAMPS)-dev  ## run all tests but the slow ones, and `lint` beside them; list the twenty that took longest
+	@$(MAKE) --no-print-directory --jobs $(LINTS) run-tests
+
+run-tests:
 	$(PYTEST) -n $(TESTERS) --dist worksteal --durations=20 -m 'not slow' $(TESTS) $(PYTEST_ARGS)
 
 test-all: lint  ## the same with the slow tests and newly drawn examples, and once more without the reference backend and without direct calls
