@@ -145,7 +145,7 @@ class TensorHandleFactoryRegistry:
         """Allocators by backend id; these backends have accepted to take their tensors' memory from them."""
         self._factories: dict[str, TensorHandleFactory] = {}
         self._managers: list[MemoryManager] = []
-        self._pairs: dict[str, str] = {}
+        self._import_id_of_copy: dict[str, str] = {}
 
     def register_factory(self, factory: TensorHandleFactory) -> None:
         """Add a factory. If its id is registered already, the first factory stays: backends of a vendor may share one.
@@ -179,14 +179,14 @@ class TensorHandleFactoryRegistry:
 
         Handles of `import_id` are like those of `copy_id`, and can use the caller's memory without a copy as well.
         """
-        self._pairs[copy_id] = import_id
+        self._import_id_of_copy[copy_id] = import_id
 
     def matching_import_factory(self, copy_id: str) -> str | None:
         """Return the import factory that was registered as the pair of the factory `copy_id`, or None if there is none.
 
         It may replace `copy_id` for inputs and outputs of the network: see `register_copy_and_import_pair`.
         """
-        import_id = self._pairs.get(copy_id)
+        import_id = self._import_id_of_copy.get(copy_id)
         return import_id if import_id in self._factories else None
 
     def factory(self, factory_id: str) -> TensorHandleFactory:

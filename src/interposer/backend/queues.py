@@ -142,8 +142,8 @@ class ThreadQueue(Queue):
     def __init__(self, name: str) -> None:
         self.name = name
         self._changed = threading.Condition()
-        self._pending: deque[_Submission] = deque()
-        self._running: _Submission | None = None
+        self._pending_submissions: deque[_Submission] = deque()
+        self._running_submission: _Submission | None = None
         self._cause: tuple[int, InterposerError] | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -171,7 +171,7 @@ class ThreadQueue(Queue):
                 raise InvalidArgumentError(f"the queue {self.name!r} is destroyed, and runs nothing any more")
             self._count += 1
             submission = _Submission(self._count, work, tuple(after), deadline)
-            self._pending.append(submission)
+            self._pending_submissions.append(submission)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name=f"interposer-{self.name}", daemon=True)
                 self._thread.start()
@@ -181,10 +181,10 @@ class ThreadQueue(Queue):
     def cancel(self) -> None:
         """End what has not begun with `RunCancelledError`; a workload that runs is not interrupted."""
         with self._changed:
-            for submission in self._pending:
+            for submission in self._pending_submissions:
                 submission.cancelled = True
-            if self._running is not None:
-                self._running.cancelled = True
+            if self._running_submission is not None:
+                self._running_submission.cancelled = True
 
     def reset(self) -> None:
         """Forget a failure."""
@@ -201,7 +201,7 @@ class ThreadQueue(Queue):
         while (submission := self._next()) is not None:
             error = self._outcome(submission)
             with self._changed:
-                self._running = None
+                self._running_submission = None
                 if error is not None and self._cause is None:
                     self._cause = submission.number, error
             submission.end(error)
@@ -209,11 +209,11 @@ class ThreadQueue(Queue):
 
     def _next(self) -> _Submission | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._pending or self._closed)
-            if not self._pending:
+            self._changed.wait_for(lambda: self._pending_submissions or self._closed)
+            if not self._pending_submissions:
                 return None
-            self._running = self._pending.popleft()
-            return self._running
+            self._running_submission = self._pending_submissions.popleft()
+            return self._running_submission
 
     def _outcome(self, submission: _Submission) -> InterposerError | None:
         """Run a submission, and return what it failed with; None if it ended well."""

@@ -306,9 +306,9 @@ def options_of(texts: Sequence[str], backends: Sequence[Any]) -> dict[str, dict[
     Raises:
         InvalidArgumentError: an option is of another backend, is unknown, or has an invalid value.
     """
-    texts_of = _split_options(texts)
+    texts_of_backend = _split_options(texts)
     known_backends = {str(backend.id): backend for backend in backends}
-    unknown_id = next((name for name in texts_of if name not in known_backends), None)
+    unknown_id = next((name for name in texts_of_backend if name not in known_backends), None)
     if unknown_id is not None:
         expected = (
             f"backend is {[*known_backends][0]!r}"
@@ -318,7 +318,7 @@ def options_of(texts: Sequence[str], backends: Sequence[Any]) -> dict[str, dict[
         raise InvalidArgumentError(f"--option: the {expected}, not {unknown_id!r}")
     return {
         id: {name: option_value(known_backends[id], name, text, "--option") for name, text in texts.items()}
-        for id, texts in texts_of.items()
+        for id, texts in texts_of_backend.items()
     }
 
 

@@ -464,14 +464,14 @@ class _Thread:
         self._changed = threading.Condition()
         self._jobs: deque[tuple[str, Callable[[], object]]] = deque()
         self._current_name: str | None = None
-        self._worker: int | None = None  # the identifier of the running thread; 0 while it starts
+        self._worker_id: int | None = None  # the identifier of the running thread; 0 while it starts
 
     def add(self, name: str, job: Callable[[], object]) -> None:
         with self._changed:
             self._jobs.append((name, job))
-            if self._worker is not None:
+            if self._worker_id is not None:
                 return
-            self._worker = 0
+            self._worker_id = 0
         self._start()
 
     def _start(self) -> None:
@@ -481,18 +481,18 @@ class _Thread:
             self._work()
 
     def wait(self, name: str | None, seconds: float | None) -> None:
-        if self._worker in (None, threading.get_ident()):
+        if self._worker_id in (None, threading.get_ident()):
             return
         with self._changed:
             self._changed.wait_for(lambda: not self._is_open(name), seconds)
 
     def _is_open(self, name: str | None) -> bool:
-        return self._worker is not None and (
+        return self._worker_id is not None and (
             name in (None, self._current_name) or any(name == queued for queued, _ in self._jobs)
         )
 
     def _work(self) -> None:
-        self._worker = threading.get_ident()
+        self._worker_id = threading.get_ident()
         try:
             while (job := self._next()) is not None:
                 _attempt(job)
@@ -505,7 +505,7 @@ class _Thread:
         with self._changed:
             self._current_name, job = self._jobs.popleft() if self._jobs else (None, None)
             if job is None:
-                self._worker = None
+                self._worker_id = None
             self._changed.notify_all()
             return job
 

@@ -105,7 +105,7 @@ class Child:
 
     def _listen(self, output: IO[bytes]) -> None:
         self._output = output
-        self._received, self._captured = b"", b""
+        self._received, self._captured_output = b"", b""
         self._poll = select.poll()
         self._open = {self._reports, self._output.fileno()}
         for descriptor in self._open:
@@ -191,13 +191,13 @@ class Child:
             elif descriptor == self._reports:
                 self._received += chunk
             else:
-                self._captured = (self._captured + chunk)[-_MAX_OUTPUT:]
+                self._captured_output = (self._captured_output + chunk)[-_MAX_OUTPUT:]
         return bool(ready)
 
     @property
     def wrote(self) -> str:
         """The last line that the process wrote to standard output or error; at most 200 characters."""
-        lines = self._captured.decode("utf-8", "replace").strip().splitlines()
+        lines = self._captured_output.decode("utf-8", "replace").strip().splitlines()
         return lines[-1].strip()[-200:] if lines else ""
 
 

@@ -163,8 +163,8 @@ def _texts(array: Array) -> Array:
     if array.dtype.kind not in _TEXT:
         raise ValueError(f"is {array.dtype}; expected {DataType.STRING}; convert it explicitly")
     flat_objects = array.astype(object).ravel()
-    not_texts = [index for index, text in enumerate(flat_objects) if not isinstance(text, str)]
-    if not not_texts:
+    indices_of_bytes = [index for index, text in enumerate(flat_objects) if not isinstance(text, str)]
+    if not indices_of_bytes:
         return array if array.dtype.kind == "O" else array.astype(object)
     decoded_texts = np.empty(array.shape, object)
     decoded_texts.ravel()[:] = [

@@ -554,7 +554,12 @@ class TensorInfo:
 
     @classmethod
     def of(cls, array: Array, quantization: Quantization | None = None) -> TensorInfo:
-        """Return the info of a constant: shape and type of the array, this quantization, and the array as its value."""
+        """Return the info of a constant: shape and type of the array, this quantization, and the array as its value.
+
+        Raises:
+            InvalidArgumentError: the array has no type of tensors or has masked elements, or the quantization does not
+                fit the array.
+        """
         if type(array) is not np.ndarray:  # this and what follows are fast paths, as networks have many constants
             array = plain_array(array, "the constant", InvalidArgumentError)
         info, set_slot = object.__new__(cls), object.__setattr__

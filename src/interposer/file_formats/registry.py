@@ -47,14 +47,14 @@ class Formats:
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
-        self._made: dict[str, Format | str] = {}
-        self._refused: list[FormatRecord] = []
+        self._loaded_formats: dict[str, Format | str] = {}
+        self._refused_records: list[FormatRecord] = []
 
     def register(self, name: str, load: Callable[[], object], source: str) -> None:
         """Add the format `name`, whose class `load` returns; `source` says in messages where it comes from."""
         reason = self._problem(name)
         if reason:
-            self._refused.append(FormatRecord(name, False, source, reason))
+            self._refused_records.append(FormatRecord(name, False, source, reason))
             _log.warning("format %r (%s) is skipped: %s", name, source, reason)
         else:
             self._entries[name] = _Entry(source, load)
@@ -97,15 +97,15 @@ class Formats:
         known_records = [
             FormatRecord(name, not reason, self._entries[name].source, reason) for name, reason in reasons.items()
         ]
-        return [*known_records, *self._refused]
+        return [*known_records, *self._refused_records]
 
     def _format(self, name: str) -> Format | str:
         """Return a format, or the reason why it cannot be used."""
-        if name not in self._made:
-            self._made[name] = format_or_reason = _made(self._entries[name])
+        if name not in self._loaded_formats:
+            self._loaded_formats[name] = format_or_reason = _made(self._entries[name])
             if isinstance(format_or_reason, str):
                 _log.warning("format %r (%s) is not available: %s", name, self._entries[name].source, format_or_reason)
-        return self._made[name]
+        return self._loaded_formats[name]
 
     # --- finding ------------------------------------------------------------------------------------------------------
 

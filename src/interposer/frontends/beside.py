@@ -54,7 +54,7 @@ class FilesBeside:
         folder = Path(os.path.realpath(self._model.parent))
         own_folders = {folder, Path(os.path.realpath(self._model)).parent}
         path = Path(os.path.realpath(folder / location))
-        if not any(path.is_relative_to(allowed) for allowed in own_folders):
+        if not any(path.is_relative_to(allowed_folder) for allowed_folder in own_folders):
             raise ParseError(f"external data in {location!r}, which leads out of the model's folder")
         return path
 

@@ -52,15 +52,15 @@ def _from_unsigned(node: Layers, op: Op, x: Value, dtype: DataType) -> Value:
 
 def _pieces(node: Layers, x: Value, width: int) -> Value:
     """Return the pieces of `width` bits of unsigned integers, along a new last axis, in the type of `x`."""
-    wide = x.known.dtype
-    shifts = node.constant(np.arange(0, wide.bits, width).astype(wide.numpy))
-    mask = node.constant(np.array((1 << width) - 1, wide.numpy))
+    wide_type = x.known.dtype
+    shifts = node.constant(np.arange(0, wide_type.bits, width).astype(wide_type.numpy))
+    mask = node.constant(np.array((1 << width) - 1, wide_type.numpy))
     shifted = node.step(SHIFT_RIGHT, node.step(Stack(x.known.rank), x), shifts)
     return node.step(BITWISE_AND, shifted, mask)
 
 
 def _shifted(node: Layers, pieces: Value, width: int) -> Value:
     """Return the pieces along the last axis as unsigned integers of `width` bits, each at its place."""
-    wide = _unsigned(width)
-    shifts = node.constant(np.arange(0, width, pieces.known.dtype.bits).astype(wide.numpy))
-    return node.step(SHIFT_LEFT, node.step(Cast(wide), pieces), shifts)
+    wide_type = _unsigned(width)
+    shifts = node.constant(np.arange(0, width, pieces.known.dtype.bits).astype(wide_type.numpy))
+    return node.step(SHIFT_LEFT, node.step(Cast(wide_type), pieces), shifts)

@@ -63,14 +63,14 @@ class Reader:
         self.data = data
         self._schema = schema
         self._size = len(data)
-        self._known: dict[tuple[int, Kind, str], Any] = {}
+        self._objects: dict[tuple[int, Kind, str], Any] = {}
         self._vtables: dict[int, tuple[int, ...]] = {}
         self._starts = array("Q")
         self._ends = array("Q")
         self._regions: set[tuple[int, int]] = set()
-        self._claimed = 0
+        self._claimed_bytes = 0
         self._tables = 0
-        self._elements = 0
+        self._num_elements = 0
         self._by_kind: dict[Kind, Callable[[int, str, str], Any]] = {
             "string": self._string,
             "table": self._table,
@@ -98,8 +98,8 @@ class Reader:
         """Count elements that are about to be copied; refuse more of them than the file has bytes.
 
         Only objects that are shared too often exceed this limit."""
-        self._elements += elements
-        if self._elements > self._size + 1024:
+        self._num_elements += elements
+        if self._num_elements > self._size + 1024:
             self._fail("the same elements are used too often", where)
 
     def refuse_overlaps(self) -> None:
@@ -118,8 +118,8 @@ class Reader:
         """
         if not 0 <= start <= end <= self._size:
             self._fail(f"bytes {start:#x} to {end:#x} are not in the file of {self._size} bytes", where)
-        self._claimed += end - start
-        if self._claimed > self._size:
+        self._claimed_bytes += end - start
+        if self._claimed_bytes > self._size:
             self._fail("more is described than the file has bytes, so parts overlap", where)
         self._starts.append(start)
         self._ends.append(end)
@@ -135,9 +135,9 @@ class Reader:
         """
         position = self._target(at, where)
         key = position, kind, type
-        if key not in self._known:
-            self._known[key] = self._by_kind[kind](position, type, where)
-        return self._known[key]
+        if key not in self._objects:
+            self._objects[key] = self._by_kind[kind](position, type, where)
+        return self._objects[key]
 
     def _target(self, at: int, where: str) -> int:
         (offset,) = _U32.unpack_from(self.data, at)

@@ -49,7 +49,7 @@ class Folder:
     """
 
     def __init__(self, file_bytes: int) -> None:
-        self._left = _ALLOWANCE + 4 * file_bytes
+        self._budget_left = _ALLOWANCE + 4 * file_bytes
         self._collections: dict[Value, Array] = {}
         self._elements: dict[Value, Array | None] = {}
 
@@ -157,9 +157,9 @@ class Folder:
             cost += sum(array.size * max(array.ndim, 1) for array in operands) * _WIDEST * len(outputs)
         if cost <= _SMALL:
             return True
-        if cost > self._left:
+        if cost > self._budget_left:
             return False
-        self._left -= cost
+        self._budget_left -= cost
         return True
 
     def _evaluated(
@@ -170,10 +170,10 @@ class Folder:
         outputs: Sequence[TensorInfo],
     ) -> list[tuple[TensorInfo, Array]] | None:
         try:
-            folded = evaluate(op, arrays, infos, outputs)
+            folded_arrays = evaluate(op, arrays, infos, outputs)
         except InterposerError:
             return None
-        return [(refined(info, array), array) for info, array in zip(outputs, folded, strict=True)]
+        return [(refined(info, array), array) for info, array in zip(outputs, folded_arrays, strict=True)]
 
 
 def _violation(layer: Layer, problem: str, operands: Sequence[Array | None]) -> InvalidValueError:

@@ -311,9 +311,9 @@ class Importer:
         raised if the operator does not accept the operands.
         """
         op = op.canonical()
-        folded = None if quantization else self._folder.fold(op, operands)
-        if folded is not None and all(info.is_tensor for info, _ in folded):
-            constants = [self.constant(array, name, source, info.quantization) for info, array in folded]
+        folded_results = None if quantization else self._folder.fold(op, operands)
+        if folded_results is not None and all(info.is_tensor for info, _ in folded_results):
+            constants = [self.constant(array, name, source, info.quantization) for info, array in folded_results]
             self._pass_on(operands, constants)
             return constants
         layer = self._added(op, operands, name, source, ())
@@ -321,7 +321,7 @@ class Importer:
             declare_quantization(layer.outputs[0], quantization)
         if self._dimensions or isinstance(op, Shape):
             self._note_dimensions(layer)
-        for value, (info, array) in zip(layer.outputs, folded or (), strict=False):
+        for value, (info, array) in zip(layer.outputs, folded_results or (), strict=False):
             self._note_collection(value, info, array)
         return [value if value.constant is None else self._settled(value) for value in layer.outputs]
 
@@ -355,9 +355,14 @@ class Importer:
         return self._added(op.canonical(), operands, name, source, declared)
 
     def _added(
-        self, op: Op, operands: Sequence[Value | None], name: str, source: str, declared: Sequence[TensorInfo | None]
+        self,
+        op: Op,
+        operands: Sequence[Value | None],
+        name: str,
+        source: str,
+        declared_infos: Sequence[TensorInfo | None],
     ) -> Layer:
-        layer = self.network.graph.add(op, operands, name=self._name(name), outputs=declared, source=source)
+        layer = self.network.graph.add(op, operands, name=self._name(name), outputs=declared_infos, source=source)
         for error in infer_layer(layer):
             raise ParseError(error)
         if self._caller_values:
@@ -385,12 +390,12 @@ class Importer:
         value.info = info
         self._folder.note(value, array)
 
-    def _name(self, requested: str) -> str:
+    def _name(self, requested_name: str) -> str:
         """Return the requested name of a layer, with a number appended from its second use on.
 
         A reserved name gets the suffix ``/layer``.
         """
-        name = f"{requested}/layer" if requested in self._reserved else requested
+        name = f"{requested_name}/layer" if requested_name in self._reserved else requested_name
         number = self._used.get(name, 0)
         self._used[name] = number + 1
         return f"{name}_{number}" if number else name
@@ -444,10 +449,10 @@ def keep_names(graph: Graph, named: Iterable[tuple[str, Value]]) -> None:
     A value that is no longer in the graph, because all its consumers were constant-folded, is added to
     `Graph.folded` if it is a small constant. Values of other graphs are ignored.
     """
-    folded = dict(graph.folded)
+    folded_infos = dict(graph.folded)
     for name, value in named:
         if value.producer in graph:
             value.aliases = tuple(dict.fromkeys([*value.aliases, name]))
         elif value.constant is not None and value.constant.size <= RETAINED_ELEMENTS:
-            folded[name] = value.known
-    graph.folded = folded
+            folded_infos[name] = value.known
+    graph.folded = folded_infos

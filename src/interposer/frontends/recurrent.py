@@ -46,7 +46,8 @@ def q_lstm_operands(node: Layers, op: QLstm, values: Sequence[Value | None]) -> 
         return list(values)
     operands_and_values = zip(op.operands, values, strict=True)
     return [
-        _zeros_like(node, value) if declared.name in _GATE_BIASES else value for declared, value in operands_and_values
+        _zeros_like(node, value) if declared_operand.name in _GATE_BIASES else value
+        for declared_operand, value in operands_and_values
     ]
 
 

@@ -54,13 +54,13 @@ def reshape_to(shape: TensorShape, sizes: Sequence[int], leading: int = 0) -> Re
 
 def inferred_sizes(shape: TensorShape, sizes: Sequence[int]) -> list[int]:
     """Return the sizes of a reshape with the number that -1 stands for, if the known sizes determine it."""
-    inferred = [i for i, dim in enumerate(sizes) if not isinstance(dim, Dim) and dim == -1]
-    if len(inferred) != 1 or not shape.is_concrete:
+    inferred_axes = [i for i, dim in enumerate(sizes) if not isinstance(dim, Dim) and dim == -1]
+    if len(inferred_axes) != 1 or not shape.is_concrete:
         return list(sizes)
-    known_shape = TensorShape(dim for i, dim in enumerate(sizes) if i not in inferred)
+    known_shape = TensorShape(dim for i, dim in enumerate(sizes) if i not in inferred_axes)
     if not known_shape.is_concrete or 0 in known_shape:
         return list(sizes)
-    return [math.prod(shape) // math.prod(known_shape) if i in inferred else dim for i, dim in enumerate(sizes)]
+    return [math.prod(shape) // math.prod(known_shape) if i in inferred_axes else dim for i, dim in enumerate(sizes)]
 
 
 def squeezed(node: Layers, value: Value, axes: Sequence[int] | None) -> Value:

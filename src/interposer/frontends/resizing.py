@@ -71,8 +71,8 @@ def _of_rank_one(name: str, shape: Any, inputs: Mapping[str, TensorShape]) -> An
     """Return the shape of rank 1 that a number by the name of an input stands for; other arguments are unchanged."""
     if not isinstance(shape, Integral) or name not in inputs or name in _dimension_names(inputs):
         return shape
-    declared = inputs[name]
-    return (shape,) if not declared.is_ranked or len(declared) == 1 else shape
+    declared_shape = inputs[name]
+    return (shape,) if not declared_shape.is_ranked or len(declared_shape) == 1 else shape
 
 
 def _dimension_names(inputs: Mapping[str, TensorShape]) -> set[str | None]:
@@ -114,9 +114,9 @@ def _size(name: str, size: Any) -> int:
     return index(size)
 
 
-def _given(name: str, declared: TensorShape, value: Any) -> TensorShape:
+def _given(name: str, declared_shape: TensorShape, value: Any) -> TensorShape:
     if value is None or isinstance(value, Integral):
-        return declared
+        return declared_shape
     if isinstance(value, str) or not hasattr(value, "__iter__"):
         raise InvalidArgumentError(f"shapes: {name!r} is {value!r}; expected a shape, such as (1, 3, 8)")
     try:
@@ -126,22 +126,22 @@ def _given(name: str, declared: TensorShape, value: Any) -> TensorShape:
     too_large = [size for size in shape if size > LARGEST] if shape.is_ranked else []
     if too_large:
         raise InvalidArgumentError(f"shapes: {name!r} has the size {too_large[0]}; expected 0 to {LARGEST}")
-    if not declared.is_ranked:
+    if not declared_shape.is_ranked:
         return shape
-    if len(shape) != len(declared):
-        message = f"shapes: {name!r} has the shape {declared}; {shape} was given, which has another rank"
+    if len(shape) != len(declared_shape):
+        message = f"shapes: {name!r} has the shape {declared_shape}; {shape} was given, which has another rank"
         raise InvalidArgumentError(message)
-    return TensorShape(dim if isinstance(size, Dim) else size for dim, size in zip(declared, shape, strict=True))
+    return TensorShape(dim if isinstance(size, Dim) else size for dim, size in zip(declared_shape, shape, strict=True))
 
 
-def _learn(sizes: dict[str, int], declared: TensorShape, tensor_shape: TensorShape) -> None:
+def _learn(sizes: dict[str, int], declared_shape: TensorShape, tensor_shape: TensorShape) -> None:
     """Record in `sizes`, by dimension name, the sizes that a caller's shape gives to named dimensions of an input.
 
-    `declared` is the model's shape of the input. `InvalidArgumentError` is raised if a dimension gets two sizes.
+    `declared_shape` is the model's shape of the input. `InvalidArgumentError` is raised if a dimension gets two sizes.
     """
-    if not declared.is_ranked:
+    if not declared_shape.is_ranked:
         return
-    for dim, size in zip(declared, tensor_shape, strict=True):
+    for dim, size in zip(declared_shape, tensor_shape, strict=True):
         if not isinstance(dim, Dim) or isinstance(size, Dim) or dim.name is None:
             continue
         if sizes.setdefault(dim.name, size) != size:

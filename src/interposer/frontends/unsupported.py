@@ -68,11 +68,11 @@ def needs_of(
     """
     stack, seen_aspects = [(value, _Aspect.ELEMENTS)], set[tuple[Value, _Aspect]]()
     while stack:
-        wanted = stack.pop()
-        if wanted in seen_aspects:
+        wanted_aspect = stack.pop()
+        if wanted_aspect in seen_aspects:
             continue
-        seen_aspects.add(wanted)
-        determining = _determining(*wanted, inputs, folds, around)
+        seen_aspects.add(wanted_aspect)
+        determining = _determining(*wanted_aspect, inputs, folds, around)
         if determining is None:
             return None
         stack += determining

@@ -66,7 +66,7 @@ class Channel:
 
     def __init__(self, socket_end: socket.socket) -> None:
         self._socket = socket_end
-        self._waiting: float | None = None
+        self._wait_seconds: float | None = None
         self._poll = select.poll()
         self._poll.register(socket_end, select.POLLIN)
         self._spins = thread_budget() > 1
@@ -87,9 +87,9 @@ class Channel:
 
     def wait_at_most(self, seconds: float | None) -> None:
         """Set the timeout in seconds for sending and receiving; None waits forever."""
-        if seconds != self._waiting:
+        if seconds != self._wait_seconds:
             self._socket.settimeout(seconds if seconds is None or seconds < FOR_EVER else None)
-            self._waiting = seconds
+            self._wait_seconds = seconds
 
     def receive(self) -> Message:
         """Return the next message.
@@ -133,7 +133,7 @@ class Channel:
             pass
 
     def _receive_some(self, started_at: float) -> bytes:
-        if self._waiting is not None and time.monotonic() - started_at > self._waiting:
+        if self._wait_seconds is not None and time.monotonic() - started_at > self._wait_seconds:
             raise TimeoutError
         received = self._socket.recv(_CHUNK)
         if not received:

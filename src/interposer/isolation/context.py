@@ -100,7 +100,7 @@ class RemoteProfilingContext(BackendProfilingContext):
         self._described: list[Any] = []
         self._life: Life | None = None
         self._enabled = False, False
-        self._selected: tuple[int, tuple[int, ...]] = 0, ()
+        self._selection: tuple[int, tuple[int, ...]] = 0, ()
         supervisor.call(self.ensure)
         if self.is_made:
             supervisor.stream.add_context(self._events)
@@ -120,7 +120,7 @@ class RemoteProfilingContext(BackendProfilingContext):
                 raise life.garbage("it registers other counters than before", "register_counters")
             if self._enabled[0]:
                 self._enable(*self._enabled)
-                self.supervisor.stream.select(self._events.number, *self._selected)
+                self.supervisor.stream.select(self._events.number, *self._selection)
         self._life = life
 
     def _registered(self, life: Life, greatest: int) -> list[Any]:
@@ -144,11 +144,11 @@ class RemoteProfilingContext(BackendProfilingContext):
 
     def activate_counters(self, capture_period: int, counter_ids: Sequence[int]) -> str | None:
         """Choose the counters that the context in the child captures, and take the last values of those before."""
-        if self._selected[1]:
+        if self._selection[1]:
             self.supervisor.stream.flush()
             self._profiling.report_counters(self.report_counter_values())
-        self._selected = capture_period, tuple(counter_ids)
-        return self.supervisor.stream.select(self._events.number, *self._selected)
+        self._selection = capture_period, tuple(counter_ids)
+        return self.supervisor.stream.select(self._events.number, *self._selection)
 
     def report_counter_values(self) -> Iterable[CounterTimestamp]:
         """Return the values that the child has sent since the previous call."""

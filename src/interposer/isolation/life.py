@@ -62,7 +62,7 @@ class Life:
 
     def __init__(self, backend: str, memory_bytes: int | None, seconds: float) -> None:
         self.backend = backend
-        self._unused: list[int] = []
+        self._unused_regions: list[int] = []
         self._mapped: set[int] = set()
         self._state_region: Region | None = Region(64, writable=True)
         self._step_counter = self._state_region.bytes.view(np.int64)
@@ -137,15 +137,15 @@ class Life:
         request = {"do": "map", "region": region.number, "size": region.size, "writable": region.writable}
         self.ask(request, "the mapping of memory", seconds, fds=[region.fd])
         self._mapped.add(region.number)
-        weakref.finalize(region, self._unused.append, region.number).atexit = False
+        weakref.finalize(region, self._unused_regions.append, region.number).atexit = False
 
     def unused_regions(self) -> list[int]:
         """Return the numbers of mapped regions that the host has deleted, which the process can unmap.
 
         Each is returned once.
         """
-        numbers = self._unused[:]
-        del self._unused[: len(numbers)]
+        numbers = self._unused_regions[:]
+        del self._unused_regions[: len(numbers)]
         self._mapped.difference_update(numbers)
         return numbers
 

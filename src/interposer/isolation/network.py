@@ -130,10 +130,10 @@ class RemoteWorkload(Workload):
             "outputs": [packer.info(output) for output in info.outputs],
         }
         self._arrays = packer.arrays
-        self._needed: list[Lasting] = [factory, *needed_objects]
+        self._needed_objects: list[Lasting] = [factory, *needed_objects]
         self._configured = False
         self._life: Life | None = None
-        self._ready: Life | None = None
+        self._ready_life: Life | None = None
         self._step: Step | None = None
         factory.workloads[self.number] = weakref.ref(self)
         weakref.finalize(self, factory.workloads.pop, self.number, None).atexit = False
@@ -150,7 +150,7 @@ class RemoteWorkload(Workload):
         """Create the workload in the child process `life`, unless it exists there already."""
         if self._life is life:
             return
-        for dependency in self._needed:
+        for dependency in self._needed_objects:
             dependency.ensure(life)
         supervisor = self.factory.supervisor
         request = self._request | {"arrays": supervisor.constants.placed(self._arrays, life)}
@@ -160,12 +160,12 @@ class RemoteWorkload(Workload):
     def configure(self, life: Life) -> None:
         """Configure the workload in the child process `life`, if `post_allocation_configure` was called in the host."""
         self.ensure(life)
-        if self._configured and self._ready is not life:
+        if self._configured and self._ready_life is not life:
             self.factory.describe(life)
             request = {"do": "configure", "workload": self.number}
             request_title = f"post_allocation_configure for layer {self.title}"
             life.ask(request, request_title, self.factory.supervisor.how.deadline_seconds)
-            self._ready = life
+            self._ready_life = life
 
     def post_allocation_configure(self) -> None:
         """Call `post_allocation_configure` of the workload in the child."""

@@ -96,15 +96,15 @@ class Stream:
         self._connection: _Connection | None = None
         self._contexts: weakref.WeakValueDictionary[int, CounterSamples] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
-        self._enabled: set[int] = set()
-        self._recorders = 0
+        self._enabled_numbers: set[int] = set()
+        self._num_recorders = 0
         when_changed(self._changed)
-        self._recorders = asking_recorders()
+        self._num_recorders = asking_recorders()
 
     @property
     def is_wanted(self) -> bool:
         """True while something needs the events of the child."""
-        return bool(self._recorders or self._enabled)
+        return bool(self._num_recorders or self._enabled_numbers)
 
     def add_context(self, context: CounterSamples) -> None:
         """Let a context get the samples of its counters."""
@@ -175,12 +175,12 @@ class Stream:
         """
         with self._lock:
             if profiling:
-                self._enabled.add(number)
+                self._enabled_numbers.add(number)
                 self._switch()
             if self._connection is not None:
                 self._connection.command(events.ENABLE, [number, profiling, timeline])
             if not profiling:
-                self._enabled.discard(number)
+                self._enabled_numbers.discard(number)
                 self._switch()
 
     def select(self, number: int, period: int, counters: Sequence[int]) -> str | None:
@@ -191,12 +191,15 @@ class Stream:
             return self._connection.command(events.SELECT, [number, period, list(counters)])
 
     def _changed(self, recorders: int) -> None:
-        """Begin or end to record; called before a recorder stops, which gets all events first."""
+        """Begin or end recording when the number of recorders becomes `recorders`.
+
+        This is called before a recorder stops, so that it gets all events of the child first.
+        """
         with self._lock:
-            are_fewer, self._recorders = recorders < self._recorders, recorders
+            are_fewer, self._num_recorders = recorders < self._num_recorders, recorders
             if self._connection is None:
                 return
-            if are_fewer and (recorders or self._enabled):
+            if are_fewer and (recorders or self._enabled_numbers):
                 self._connection.command(events.FLUSH)
             else:
                 self._switch()
@@ -211,8 +214,8 @@ class Stream:
         """Forget the connection in a fork of the host: the child process belongs to the parent."""
         self._lock = threading.Lock()
         connection, self._connection = self._connection, None
-        self._recorders = 0
-        self._enabled = set()
+        self._num_recorders = 0
+        self._enabled_numbers = set()
         if connection is not None:
             connection.close()
 

@@ -374,7 +374,7 @@ class ServedNetwork:
         self.own_memory = not self.factory.makes_arrays
         self.plans: dict[int, list[Any]] = {0: []}
         self._handles: dict[int, TensorHandle | None] = {ABSENT: None}
-        self._shared: dict[int, Array] = {}
+        self._shared_arrays: dict[int, Array] = {}
         self._acquired = False
 
     def handle(self, slot: int) -> TensorHandle | None:
@@ -419,9 +419,9 @@ class ServedNetwork:
             handle = self._handles[slot]
             assert handle is not None
             info = handle.info
-            self._shared[slot] = array_at(self._served.regions[region], offset, info.dtype, tuple(info.shape))
+            self._shared_arrays[slot] = array_at(self._served.regions[region], offset, info.dtype, tuple(info.shape))
             if isinstance(handle, ArrayHandle) and not self.own_memory:
-                handle.bind(self._shared[slot].reshape(-1).view(np.uint8))
+                handle.bind(self._shared_arrays[slot].reshape(-1).view(np.uint8))
 
     def release(self) -> None:
         """Release the memory."""
@@ -470,11 +470,11 @@ class ServedNetwork:
         for slot in slots:
             handle = self._handles[slot]
             if handle is not None:
-                handle.copy_in(self._shared[slot])
+                handle.copy_in(self._shared_arrays[slot])
 
     def fetch(self, slots: Sequence[int]) -> None:
         """Copy the tensors with these slots from the backend's private memory, if it has any, to the shared memory."""
         for slot in slots if self.own_memory else ():
             handle = self._handles[slot]
             if handle is not None:
-                handle.copy_out(self._shared[slot])
+                handle.copy_out(self._shared_arrays[slot])

@@ -53,7 +53,7 @@ class Supervisor:
         self.constants = Constants(self)
         self.stream = Stream(backend)
         """The events of the child process for recorders."""
-        self._pickled = _pickled(backend, factory)
+        self._pickled_backend = _pickled(backend, factory)
         self._record = record
         self._life: Life | None = None
         self._has_crashed = False
@@ -161,7 +161,7 @@ class Supervisor:
     def started(self) -> tuple[Life, dict[str, Any]]:
         """Start a new child process and create the backend in it; return the process and the backend's description."""
         life = Life(self.backend, self.how.memory_bytes, self.how.start_seconds)
-        request = {"do": "make", "backend": self.backend, "factory": self._pickled}
+        request = {"do": "make", "backend": self.backend, "factory": self._pickled_backend}
         try:
             return life, life.ask(request, "the start", self.how.start_seconds)
         except BaseException:

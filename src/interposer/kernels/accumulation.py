@@ -130,12 +130,12 @@ def _quantized_types(info: KernelInfo, requantization: Requantization) -> str | 
 
 
 def _bias_types(x: TensorInfo, bias: TensorInfo | None, requantization: Requantization) -> str | None:
-    allowed = {DataType.INT32, DataType.INT64} if x.dtype is DataType.INT16 else {DataType.INT32}
+    allowed_types = {DataType.INT32, DataType.INT64} if x.dtype is DataType.INT16 else {DataType.INT32}
     if requantization is Requantization.HALF_TO_EVEN:
-        allowed |= {DataType.FLOAT32}
-    if bias is None or bias.dtype in allowed:
+        allowed_types |= {DataType.FLOAT32}
+    if bias is None or bias.dtype in allowed_types:
         return None
-    return f"bias is {bias.dtype}; takes {' or '.join(sorted(map(str, allowed)))} with {x.dtype}"
+    return f"bias is {bias.dtype}; takes {' or '.join(sorted(map(str, allowed_types)))} with {x.dtype}"
 
 
 class Scaling(Enum):

@@ -170,8 +170,8 @@ def soft_lowering(kernel: NmsKernel, scores: Array, threshold: float, sigma: flo
             NmsKernel.GAUSSIAN: lambda: np.exp(-overlap * overlap / sigma),
         }
         scores[box_indices] *= factors[kernel]()
-        dropped: Array = scores[box_indices] < lowest
-        return dropped
+        is_dropped: Array = scores[box_indices] < lowest
+        return is_dropped
 
     return lower
 

@@ -221,9 +221,11 @@ def _plan(op: WithWeights, info: KernelInfo, weights: Array, bias: Array | None)
     has_uint8_weights = info.at(1).dtype is DataType.UINT8
     scaling = Scaling.FIXED_POINT_OF_SINGLES if has_uint8_weights else Scaling.FIXED_POINT
     repeats = op.groups if isinstance(op, TransposeConvolution2d) else 1
-    computed = plan(info, weights, bias, axis, scaling.of(op.requantization), repeats)
+    computed_plan = plan(info, weights, bias, axis, scaling.of(op.requantization), repeats)
     return (
-        computed if axis else computed._replace(weights=np.ascontiguousarray(to_nhwc(computed.weights, op.data_layout)))
+        computed_plan
+        if axis
+        else computed_plan._replace(weights=np.ascontiguousarray(to_nhwc(computed_plan.weights, op.data_layout)))
     )
 
 

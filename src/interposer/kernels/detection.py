@@ -56,8 +56,8 @@ def detection_post_process(
 
     Boxes are decoded in float64.
     """
-    decoded = _decoded(op, real(encodings, info.at(0)), real(anchors, info.at(2)))
-    images = zip(decoded, real(scores, info.at(1)), strict=True)
+    decoded_boxes = _decoded(op, real(encodings, info.at(0)), real(anchors, info.at(2)))
+    images = zip(decoded_boxes, real(scores, info.at(1)), strict=True)
     detections = [_Detections(op).of(boxes, classes) for boxes, classes in images]
     if not detections:
         return tuple(np.empty(tuple(output.shape), output.dtype.numpy) for output in info.outputs)
@@ -190,9 +190,9 @@ def detection_output(
     """Compute `DetectionOutput`; return a row (image, class, score, box) for each selected box, (1, 1, K, 7)."""
     batch, classes = len(locations), op.num_classes
     prior_boxes = real(priors, info.at(2)).reshape(len(priors), 2, -1, 1, 4)
-    encoded = real(locations, info.at(0)).reshape(batch, prior_boxes.shape[2], -1, 4)
+    encoded_boxes = real(locations, info.at(0)).reshape(batch, prior_boxes.shape[2], -1, 4)
     boxes = np.broadcast_to(
-        _prior_decoded(op, encoded, prior_boxes), (batch, prior_boxes.shape[2], encoded.shape[2], 4)
+        _prior_decoded(op, encoded_boxes, prior_boxes), (batch, prior_boxes.shape[2], encoded_boxes.shape[2], 4)
     )
     scores = real(confidences, info.at(1)).reshape(batch, -1, classes)
     rows = [row for image in range(batch) for row in _image_rows(op, image, boxes[image], scores[image])]
@@ -201,10 +201,10 @@ def detection_output(
     return stored(np.array(rows, np.float64).reshape(1, 1, -1, 7), info.outputs[0])
 
 
-def _prior_decoded(op: DetectionOutput, encoded: Array, priors: Array) -> Array:
+def _prior_decoded(op: DetectionOutput, encoded_boxes: Array, priors: Array) -> Array:
     """Return the boxes (x1, y1, x2, y2) that locations describe relative to prior boxes with variances."""
     prior_boxes, variances = priors[:, 0], priors[:, 1]
-    offsets = encoded if op.variance_encoded_in_target else encoded * variances
+    offsets = encoded_boxes if op.variance_encoded_in_target else encoded_boxes * variances
     if op.code is BoxCode.CORNER:
         return np.asarray(prior_boxes + offsets)
     sizes = prior_boxes[..., 2:] - prior_boxes[..., :2]
@@ -291,8 +291,8 @@ def axis_aligned_bbox_transform(
     """Compute `AxisAlignedBboxTransform` for all classes at once."""
     check_images(batches, len(image_info))
     class_deltas = real(deltas, info.at(1)).reshape(len(boxes), deltas.shape[1] // 4, 4)
-    transformed = moved(real(boxes, info.at(0)), class_deltas, real(image_info, info.at(3))[batches])
-    return stored(transformed.reshape(deltas.shape), info.output)
+    transformed_boxes = moved(real(boxes, info.at(0)), class_deltas, real(image_info, info.at(3))[batches])
+    return stored(transformed_boxes.reshape(deltas.shape), info.output)
 
 
 @kernel(GenerateProposals, dtypes={"scores": REALS_OF_FEW_BITS, "*": REALS}, when=reals_only)

@@ -32,9 +32,9 @@ def _settled(op: DynamicOp, info: KernelInfo, x: Array, *values: Array | None) -
             raise InvalidArgumentError("; ".join(errors))
     inferred_and_declared = zip(static_op.infer_infos(input_info), info.outputs, strict=True)
     outputs = [
-        TensorInfo(inferred.shape, inferred.dtype, declared.quantization)
-        for inferred, declared in inferred_and_declared
-        if inferred
+        TensorInfo(inferred_info.shape, inferred_info.dtype, declared_info.quantization)
+        for inferred_info, declared_info in inferred_and_declared
+        if inferred_info
     ]
     for output in outputs:
         check_room(tuple(map(int, output.shape)), output.dtype.itemsize)

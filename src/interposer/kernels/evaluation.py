@@ -108,7 +108,7 @@ def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | 
         raise InvalidArgumentError(f"{op.op_name()}: {'; '.join(errors)}")
     outputs = list(_outputs(op, inputs, quantizations))
     try:
-        computed = evaluate(op, operand_arrays, inputs, outputs)
+        computed_arrays = evaluate(op, operand_arrays, inputs, outputs)
     except InterposerError:
         raise
     except Exception as error:
@@ -116,25 +116,25 @@ def compute(op: Op, /, *arrays: Any, quantization: Mapping[str, Quantization] | 
         raise ExecutionError(
             f"{op.op_name()} failed: {type(error).__name__}: {error} (results: {infos})", layer=op.op_name()
         ) from error
-    results = tuple(map(as_given, outputs, computed))
+    results = tuple(map(as_given, outputs, computed_arrays))
     return results[0] if len(results) == 1 else results
 
 
-def _placed(op: Op, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-    """Return the operands, passed by position (`arrays`) or name (`named`), in declared order; None for absent ones.
+def _placed(op: Op, arrays: Sequence[Any], named_operands: Mapping[str, Any]) -> list[Any]:
+    """Return the operands, passed by position (`arrays`) or name, in declared order; None for absent ones.
 
     Raises:
         InvalidArgumentError: there are too many, or a name is unknown or occurs twice.
     """
     if error := op.arity_problem(len(arrays)):
         raise InvalidArgumentError(error)
-    names = [declared.name for declared in op.operands if not declared.variadic]
-    for name in named:
+    names = [declared_operand.name for declared_operand in op.operands if not declared_operand.variadic]
+    for name in named_operands:
         if name not in names:
             raise InvalidArgumentError(f"{op.op_name()} takes no operand by name {name!r}{did_you_mean(name, names)}")
         if name in names[: len(arrays)]:
             raise InvalidArgumentError(f"{op.op_name()}: {name} is given twice")
-    return [*arrays, *map(named.get, names[len(arrays) :])]
+    return [*arrays, *map(named_operands.get, names[len(arrays) :])]
 
 
 def _stored(slot: Operand | Result, operand: Any) -> Array | None:
@@ -188,7 +188,7 @@ def _strings(array: Array) -> Array:
 def _checked_quantization(op: Op, quantization: Mapping[str, Quantization]) -> Mapping[str, Quantization]:
     if not isinstance(quantization, Mapping):
         raise InvalidArgumentError(f"quantization maps names of operands and results, but is {quantization!r}")
-    names = [declared.name for declared in (*op.operands, *op.results)]
+    names = [declared_slot.name for declared_slot in (*op.operands, *op.results)]
     for name in quantization:
         if name not in names:
             raise InvalidArgumentError(f"{op.op_name()} has no operand or result {name!r}{did_you_mean(name, names)}")
@@ -223,5 +223,5 @@ def _outputs(
         yield info.with_quantization(quantizations[name]) if name in quantizations else info
 
 
-def _slot(declared: Sequence[Operand | Result], index: int) -> Operand | Result:
-    return declared[min(index, len(declared) - 1)]
+def _slot(declared_slots: Sequence[Operand | Result], index: int) -> Operand | Result:
+    return declared_slots[min(index, len(declared_slots) - 1)]

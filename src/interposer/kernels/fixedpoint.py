@@ -47,8 +47,8 @@ def quantize_multiplier(real: ArrayLike) -> FixedPoint:
     """Return the nearest fixed-point factor to each float: 0 below the range, the largest factor above it."""
     mantissa, exponent = np.frexp(np.minimum(np.asarray(real, np.float64), 2.0**31))
     multiplier = np.floor(mantissa * 2.0**31 + 0.5).astype(np.int64)
-    carried = multiplier == 1 << 31
-    multiplier, shift = np.where(carried, 1 << 30, multiplier), np.where(carried, exponent + 1, exponent)
+    is_carried = multiplier == 1 << 31
+    multiplier, shift = np.where(is_carried, 1 << 30, multiplier), np.where(is_carried, exponent + 1, exponent)
     is_tiny, is_huge = shift < -31, shift > 30
     multiplier = np.where(is_tiny, 0, np.where(is_huge, _INT32.max, multiplier))
     return FixedPoint(multiplier, np.where(is_tiny, 0, np.minimum(shift, 30)).astype(np.int64))

@@ -151,8 +151,8 @@ _PRESCRIBED: Final = {DataType.INT8: Quantization(2.0**-7), DataType.UINT8: Quan
 
 
 def _prescribed(op: L2Normalization, info: KernelInfo) -> str | None:
-    prescribed = _PRESCRIBED.get(info.output.dtype)
-    is_prescribed = prescribed is not None and prescribed == info.output.quantization
+    prescribed_quantization = _PRESCRIBED.get(info.output.dtype)
+    is_prescribed = prescribed_quantization is not None and prescribed_quantization == info.output.quantization
     return None if is_prescribed else "takes 8-bit results in steps of 1/128"
 
 

@@ -53,10 +53,10 @@ def check_tuples(operand: str, indices: Array, sizes: Sequence[int]) -> None:
 
 
 def _refuse_first(
-    operand: str, values: Array, is_outside: Array, allowed: tuple[float | None, float | None]
+    operand: str, values: Array, is_outside: Array, allowed_range: tuple[float | None, float | None]
 ) -> NoReturn:
     position = tuple(np.argwhere(is_outside)[0].tolist())
-    refuse_value(operand, values[position].item(), range_text(*allowed), position=position, allowed=allowed)
+    refuse_value(operand, values[position].item(), range_text(*allowed_range), position=position, allowed=allowed_range)
 
 
 def refuse_value(
@@ -139,17 +139,17 @@ def value_error(reason: str, error: BaseException, operands: Sequence[tuple[str,
         error: the error that the values caused.
         operands: the names and elements of the operands that may have caused it.
     """
-    named = [operand for operand in operands if operand[0] in reason] or list(operands)
+    named_operands = [operand for operand in operands if operand[0] in reason] or list(operands)
     problem = _out_of_range(error)
-    for name, array in named:
+    for name, array in named_operands:
         position = None if problem is None else _position_of(problem.value, array)
         if problem is not None and position is not None:
             return InvalidValueError(
                 reason, operand=name, position=position, value=problem.value, allowed=problem.allowed
             )
-    if len(named) != 1:
+    if len(named_operands) != 1:
         return InvalidValueError(reason)
-    [(name, array)] = named
+    [(name, array)] = named_operands
     position = (0,) * array.ndim if array.size == 1 else None
     return InvalidValueError(
         reason, operand=name, position=position, value=array.tolist() if position is None else array.item()

@@ -40,9 +40,9 @@ def _minus_max(x: Array) -> Ints:
     return difference
 
 
-def _exps(difference: Ints, factor: FixedPoint, least: int) -> Ints:
+def _exps(difference: Ints, factor: FixedPoint, least_difference: int) -> Ints:
     exps = exp_of_negative(multiply_by_quantized_multiplier(difference, factor), 5)
-    return np.where(difference >= least, exps, 0)
+    return np.where(difference >= least_difference, exps, 0)
 
 
 def softmax8(x: Array, input: TensorInfo, output: TensorInfo, beta: float) -> Ints:

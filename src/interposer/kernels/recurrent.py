@@ -76,7 +76,9 @@ def real_valued(op: Op, info: KernelInfo) -> str | None:
 
     States must have one scale, as they are rounded in each step.
     """
-    results = [(declared.name, tensor) for declared, tensor in zip(op.results, info.outputs, strict=False)]
+    results = [
+        (declared_result.name, tensor) for declared_result, tensor in zip(op.results, info.outputs, strict=False)
+    ]
     for name, tensor in (*zip(info.names, info.inputs, strict=False), *results):
         if tensor is None or name == "sequence_lengths":
             continue
@@ -93,9 +95,9 @@ def states_as_stored(op: Op, info: KernelInfo) -> dict[str, Function]:
     Values of a quantized state are rounded and clamped to its type; floats are returned as they are.
     """
     return {
-        declared.name.removesuffix("_out"): _as_stored(tensor)
-        for declared, tensor in zip(op.results, info.outputs, strict=False)
-        if declared.name.endswith("state_out")
+        declared_result.name.removesuffix("_out"): _as_stored(tensor)
+        for declared_result, tensor in zip(op.results, info.outputs, strict=False)
+        if declared_result.name.endswith("state_out")
     }
 
 
@@ -248,8 +250,8 @@ def joined(forward: Array, backward: Array, time_major: bool, merge_outputs: boo
     The arrays have time as first axis, and those of the backward direction are in the order of computation, last step
     first.
     """
-    ordered = [time_first(forward, time_major), time_first(backward[::-1], time_major)]
-    return [np.concatenate(ordered, axis=-1)] if merge_outputs else ordered
+    ordered_outputs = [time_first(forward, time_major), time_first(backward[::-1], time_major)]
+    return [np.concatenate(ordered_outputs, axis=-1)] if merge_outputs else ordered_outputs
 
 
 @kernel(BidirectionalSequenceRnn, dtypes=INPUT, when=real_valued)

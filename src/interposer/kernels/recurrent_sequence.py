@@ -171,7 +171,7 @@ def _states(op: Layer, operands: Reals, direction: int, shape: tuple[int, int]) 
 
     These are the hidden state, and for an LSTM the cell state.
     """
-    names = [declared.name for declared in op.operands if declared.name.endswith("_state_in")]
+    names = [declared_operand.name for declared_operand in op.operands if declared_operand.name.endswith("_state_in")]
     initial_states = [operands[name] for name in names]
     zeros = np.zeros(shape, np.float32)
     return tuple(zeros if x is None else np.take(x, direction, axis=0 if op.time_major else 1) for x in initial_states)

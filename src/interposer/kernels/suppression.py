@@ -85,12 +85,12 @@ class Suppression(NamedTuple):
         limit, chosen_candidates = min(limit, len(heap)), list[Candidate]()
         while len(heap) and len(chosen_candidates) < limit:
             candidate = heap.pop()
-            reduced = self._reduced(candidate, chosen_candidates)
-            if reduced is not None and reduced == candidate.score:
+            reduced_score = self._reduced(candidate, chosen_candidates)
+            if reduced_score is not None and reduced_score == candidate.score:
                 chosen_candidates.append(candidate)
-            if reduced is not None and reduced > self.score_threshold:
-                begin = len(chosen_candidates) - (1 if reduced == candidate.score else 0)
-                heap.push(Candidate(reduced, candidate.box, begin))
+            if reduced_score is not None and reduced_score > self.score_threshold:
+                begin = len(chosen_candidates) - (1 if reduced_score == candidate.score else 0)
+                heap.push(Candidate(reduced_score, candidate.box, begin))
         return chosen_candidates
 
     def _reduced(self, candidate: Candidate, chosen_candidates: list[Candidate]) -> np.float32 | None:

@@ -35,7 +35,7 @@ class KernelInfo:
     @classmethod
     def of(cls, op: Op, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> KernelInfo:
         """Return the infos of a call of `op`, with the names of its operands."""
-        return cls(tuple(inputs), tuple(outputs), tuple(declared.name for declared in op.operands))
+        return cls(tuple(inputs), tuple(outputs), tuple(declared_operand.name for declared_operand in op.operands))
 
     @property
     def input(self) -> TensorInfo:
@@ -107,10 +107,10 @@ class Kernel:
         slots += [
             (op.result_name(index), _declared(op.results, index), tensor) for index, tensor in enumerate(info.outputs)
         ]
-        for label, declared, tensor in slots:
-            allowed = self.types.get(declared.name, None if declared.dtypes else self.types.get("*"))
-            if tensor is not None and allowed is not None and tensor.dtype not in allowed:
-                yield f"{label} is {tensor.dtype}; takes {sorted(map(str, allowed))}"
+        for label, declared_slot, tensor in slots:
+            allowed_types = self.types.get(declared_slot.name, None if declared_slot.dtypes else self.types.get("*"))
+            if tensor is not None and allowed_types is not None and tensor.dtype not in allowed_types:
+                yield f"{label} is {tensor.dtype}; takes {sorted(map(str, allowed_types))}"
 
     def make_ready(self, op: Op, info: KernelInfo) -> Any:
         """Return the result of the kernel's `prepare` function for these tensors, or None if it has none.
@@ -143,9 +143,9 @@ class Kernel:
         )
         special_arguments = {"info": info, "prepared": prepared, "out": buffers[0] if len(out) == 1 else tuple(buffers)}
         with np.errstate(all="ignore"):  # infinities and NaN are valid results
-            computed = self._computed(op, arrays, special_arguments)
+            computed_results = self._computed(op, arrays, special_arguments)
             if not fills_out:
-                _store(_counted(computed, len(out)), out)
+                _store(_counted(computed_results, len(out)), out)
         for buffer, target in zip(buffers, out, strict=True):
             if buffer is not target:
                 np.copyto(target, buffer)
@@ -163,8 +163,8 @@ class Kernel:
             self.call(op, arrays, info, out, prepared)
             return out
         with np.errstate(all="ignore"):
-            computed = self._computed(op, arrays, {"info": info, "prepared": prepared})
-            return _as_new_arrays(_counted(computed, len(info.outputs)), info.outputs)
+            computed_results = self._computed(op, arrays, {"info": info, "prepared": prepared})
+            return _as_new_arrays(_counted(computed_results, len(info.outputs)), info.outputs)
 
     def _computed(self, op: Op, arrays: Sequence[Array | None], special_arguments: Mapping[str, Any]) -> Any:
         return self.function(op, *op.arguments(arrays), **{name: special_arguments[name] for name in self.wants})
@@ -183,8 +183,8 @@ def empty(info: TensorInfo) -> Array:
     return np.empty(tuple(info.shape), info.dtype.numpy)
 
 
-def _counted(returned: Any, count: int) -> tuple[Any, ...]:
-    results = returned if isinstance(returned, tuple) else (returned,)
+def _counted(returned_results: Any, count: int) -> tuple[Any, ...]:
+    results = returned_results if isinstance(returned_results, tuple) else (returned_results,)
     if len(results) != count:
         raise InvalidArgumentError(f"the kernel gave {len(results)} results, but {count} were expected")
     return results
@@ -336,14 +336,14 @@ class KernelTable:
 
 
 def _check_names(ops: Sequence[type[Op]], types: TypeSets) -> None:
-    known_names = {declared.name for op in ops for declared in (*op.operands, *op.results)}
+    known_names = {declared_slot.name for op in ops for declared_slot in (*op.operands, *op.results)}
     for name in types.keys() - known_names - {"*"}:
         op_names = ", ".join(op.op_name() for op in ops)
         raise InvalidArgumentError(f"{op_names} has no operand or result {name!r}{did_you_mean(name, known_names)}")
 
 
 def _check_parameters(op: type[Op], kernel: Kernel) -> None:
-    names = [declared.name for declared in op.operands]
+    names = [declared_operand.name for declared_operand in op.operands]
     try:
         inspect.signature(kernel.function).bind(op, *names, **dict.fromkeys(kernel.wants))
     except TypeError as error:

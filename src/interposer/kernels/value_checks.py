@@ -53,12 +53,12 @@ class Budget:
     """What the checks of one run may still cost: arithmetic operations, of which every layer counts at least some."""
 
     def __init__(self) -> None:
-        self._left = _MOST_COST
+        self._cost_left = _MOST_COST
 
     def spend(self, operations: int) -> None:
         """Count one layer with this number of operations; raise `BudgetError` if too many have been counted."""
-        self._left -= operations + _COST_OF_LAYER
-        if self._left < 0:
+        self._cost_left -= operations + _COST_OF_LAYER
+        if self._cost_left < 0:
             raise BudgetError
 
 
@@ -105,10 +105,10 @@ class ValueChecks:
         most_elements: int | None = None,
     ) -> None:
         self._run_control_flow = run_control_flow
-        needed: set[Value] = set()
-        steps = [step for layer in reversed(layers) if (step := _step(layer, needed, most_elements)) is not None]
+        needed_values: set[Value] = set()
+        steps = [step for layer in reversed(layers) if (step := _step(layer, needed_values, most_elements)) is not None]
         self._steps = tuple(reversed(steps))
-        self.sources = tuple(source for source in sources if source in needed)
+        self.sources = tuple(source for source in sources if source in needed_values)
 
     def __bool__(self) -> bool:
         return bool(self._steps)
@@ -163,21 +163,23 @@ def _is_certain(step: _Step, error: InvalidValueError) -> bool:
     return not error.operand or error.operand in names or isinstance(step.layer.op, ControlFlow)
 
 
-def _step(layer: Layer, needed: set[Value], most_elements: int | None) -> _Step | None:
-    """Return how to check or compute a layer, or None if that is not necessary; add what it reads to `needed`.
+def _step(layer: Layer, needed_values: set[Value], most_elements: int | None) -> _Step | None:
+    """Return how to check or compute a layer, or None if that is not necessary; add what it reads to `needed_values`.
 
     A layer with more than `most_elements` elements is not computed; None means no limit.
     """
     if isinstance(layer.op, Input | Output | Constant):
         return None
-    is_computed = not needed.isdisjoint(layer.outputs) and (most_elements is None or _is_small(layer, most_elements))
+    is_computed = not needed_values.isdisjoint(layer.outputs) and (
+        most_elements is None or _is_small(layer, most_elements)
+    )
     positions = range(len(layer.inputs)) if is_computed or _runs_regions(layer) else _checked_operands(layer)
     exact_positions = frozenset(positions)
     inputs = {layer.inputs[index] for index in exact_positions}
     values_read = {value for value in inputs if value is not None and not value.is_constant}
     if not (is_computed or values_read):
         return None
-    needed |= values_read
+    needed_values |= values_read
     return _Step(layer, tuple(layer.inputs), exact_positions, is_computed)
 
 

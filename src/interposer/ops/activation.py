@@ -189,10 +189,10 @@ class Activation(Op):
             return f"{self.function.name} loses too much precision in integers"
         if dtype.bits > 8 and self.function not in _OF_16_BITS:
             return f"{self.function.name} has no form in integers of {dtype.bits} bits"
-        prescribed = self.function is ActivationFunction.SIGMOID or (
+        is_prescribed = self.function is ActivationFunction.SIGMOID or (
             self.function is ActivationFunction.TANH and (self.a, self.b) == (1.0, 1.0)
         )
-        return ResultQuantization.PRESCRIBED if prescribed else ResultQuantization.OBSERVED
+        return ResultQuantization.PRESCRIBED if is_prescribed else ResultQuantization.OBSERVED
 
     def check(self, input: TensorInfo) -> Iterator[str]:
         if self.function is ActivationFunction.BOUNDED_RELU and self.a < self.b:

@@ -211,11 +211,11 @@ def _score_shape(infos: Infos, sizes: Mapping[str, int]) -> TensorShape:
 
 
 def _past_problems(infos: Infos) -> Iterator[str]:
-    connected = [name for name in ("past_key", "past_value") if infos[name] is not None]
-    if len(connected) == 1:
-        absent_name = "past_value" if connected == ["past_key"] else "past_key"
-        yield f"{absent_name} is not connected, but {connected[0]} is"
-    elif connected and infos["valid_lengths"] is not None:
+    connected_names = [name for name in ("past_key", "past_value") if infos[name] is not None]
+    if len(connected_names) == 1:
+        absent_name = "past_value" if connected_names == ["past_key"] else "past_key"
+        yield f"{absent_name} is not connected, but {connected_names[0]} is"
+    elif connected_names and infos["valid_lengths"] is not None:
         yield "valid_lengths and past_key are both connected; connect only one of them"
 
 

@@ -36,8 +36,8 @@ def axes_problems(axes: Sequence[int], rank: int, name: str = "axis", of: str = 
     """
     for axis in axes:
         if not -rank <= axis < rank:
-            allowed = f"{-rank} to {rank - 1}" if rank else "none, as it is a scalar"
-            yield f"{name} is {axis}, but {of} has rank {rank}; expected {allowed}"
+            allowed_text = f"{-rank} to {rank - 1}" if rank else "none, as it is a scalar"
+            yield f"{name} is {axis}, but {of} has rank {rank}; expected {allowed_text}"
             return
     if len(set(normal_axes(axes, rank))) < len(axes):
         yield f"{name} is {tuple(axes)}, which names an axis twice"

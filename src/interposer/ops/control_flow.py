@@ -280,8 +280,8 @@ class Loop(ControlFlow):
             operands[1] is None or _constant_element(operands[1]) is not None
         )
         length = self.iterations(operands) if runs_all_iterations else None
-        collected = enumerate(infoses[0][1 + self.num_carried :])
-        return *carried, *(_stacked(info, 0, length, f"collected output {index}") for index, info in collected)
+        collected_infos = enumerate(infoses[0][1 + self.num_carried :])
+        return *carried, *(_stacked(info, 0, length, f"collected output {index}") for index, info in collected_infos)
 
     def iterations(self, operands: Sequence[Any]) -> int | None:
         trip_count, condition, _ = operands
@@ -405,8 +405,8 @@ class Scan(ControlFlow):
 
     def iterations(self, operands: Sequence[Any]) -> int | None:
         scanned = self._scanned(operands)
-        ranked = ((index, info) for index, info in enumerate(scanned) if info.is_ranked)
-        lengths = (info.shape[self.axis(index, info.rank)] for index, info in ranked)
+        ranked_infos = ((index, info) for index, info in enumerate(scanned) if info.is_ranked)
+        lengths = (info.shape[self.axis(index, info.rank)] for index, info in ranked_infos)
         return next((length for length in lengths if not isinstance(length, Dim)), None)
 
     def _slice(self, index: int, info: TensorInfo) -> TensorInfo:

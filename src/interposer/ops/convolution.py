@@ -290,16 +290,18 @@ class TransposeConvolution2d(_Windowed):
                 yield f"the window has {name} 0"
         yield from self._output_problems(self._computed_shape(input, weights))
 
-    def _output_problems(self, computed: tuple[int, ...]) -> Iterator[str]:
+    def _output_problems(self, computed_shape: tuple[int, ...]) -> Iterator[str]:
         h, w, c = self.data_layout.axes()
-        declared = self.output_shape
-        if declared is None:
-            if computed[h] < 1 or computed[w] < 1:
-                yield f"the output would have height {computed[h]} and width {computed[w]}; reduce the padding"
-        elif len(declared) != 4:
-            yield f"output_shape has rank {len(declared)}; expected rank 4"
-        elif differ(declared[0], computed[0]) or differ(declared[c], computed[c]):
-            yield f"output_shape is {declared}; expected batch {computed[0]} and {computed[c]} channels"
+        declared_shape = self.output_shape
+        if declared_shape is None:
+            if computed_shape[h] < 1 or computed_shape[w] < 1:
+                height, width = computed_shape[h], computed_shape[w]
+                yield f"the output would have height {height} and width {width}; reduce the padding"
+        elif len(declared_shape) != 4:
+            yield f"output_shape has rank {len(declared_shape)}; expected rank 4"
+        elif differ(declared_shape[0], computed_shape[0]) or differ(declared_shape[c], computed_shape[c]):
+            batch, channels = computed_shape[0], computed_shape[c]
+            yield f"output_shape is {declared_shape}; expected batch {batch} and {channels} channels"
 
     def _computed_shape(self, input: TensorInfo, weights: TensorInfo) -> tuple[int, ...]:
         """Return the output shape that follows from strides and padding if `output_shape` is not set.
@@ -314,8 +316,8 @@ class TransposeConvolution2d(_Windowed):
         return tuple(shape)
 
     def infer(self, input: TensorInfo, weights: TensorInfo, bias: TensorInfo | None) -> TensorInfo:
-        computed = self._computed_shape(input, weights)
-        return TensorInfo(computed if self.output_shape is None else self.output_shape, input.dtype)
+        computed_shape = self._computed_shape(input, weights)
+        return TensorInfo(computed_shape if self.output_shape is None else self.output_shape, input.dtype)
 
     def operations(self, inputs: Sequence[TensorInfo | None], outputs: Sequence[TensorInfo]) -> int:
         input = inputs[0]

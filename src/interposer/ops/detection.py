@@ -161,8 +161,8 @@ class DetectionPostProcess(Op):
             yield f"box_encodings has shape {box_encodings.shape}; expected at least 4 numbers for each box"
         yield from _box_problems(anchors, "anchors")
         if differ(scores.shape[2], self.num_classes) and differ(scores.shape[2], self.num_classes + 1):
-            allowed = f"num_classes = {self.num_classes}, or one more with the background"
-            yield f"scores has {scores.shape[2]} classes; expected {allowed}"
+            allowed_text = f"num_classes = {self.num_classes}, or one more with the background"
+            yield f"scores has {scores.shape[2]} classes; expected {allowed_text}"
 
     def infer(self, box_encodings: TensorInfo, scores: TensorInfo, anchors: TensorInfo) -> tuple[TensorInfo, ...]:
         batch, rows = box_encodings.shape[0], self.max_detections * self.max_classes_per_detection

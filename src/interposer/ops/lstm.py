@@ -64,8 +64,8 @@ class Features(NamedTuple):
         """
 
         def feature_of_operand(name: str) -> Feature:
-            connected = infos.get(name) is not None
-            return Feature(connected, f"{prefix}{name} is {'' if connected else 'not '}connected")
+            is_connected = infos.get(name) is not None
+            return Feature(is_connected, f"{prefix}{name} is {'' if is_connected else 'not '}connected")
 
         input_gate = feature_of_operand("input_to_input_weights")
         return cls(

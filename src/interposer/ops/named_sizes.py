@@ -16,7 +16,7 @@ Infos = Mapping[str, TensorInfo | None]
 def by_name(op: Op, operands: Sequence[TensorInfo | None]) -> dict[str, TensorInfo | None]:
     """Return the infos of an operator's operands by their names; omitted trailing operands are None."""
     padded_infos = [*operands, *[None] * (len(op.operands) - len(operands))]
-    return {declared.name: info for declared, info in zip(op.operands, padded_infos, strict=True)}
+    return {declared_operand.name: info for declared_operand, info in zip(op.operands, padded_infos, strict=True)}
 
 
 def sizes_by_letter(infos: Infos, words: Mapping[str, str]) -> dict[str, int]:

@@ -85,12 +85,12 @@ def aux_problems(infos: Infos, weights: Sequence[str]) -> Iterator[str]:
 
     `infos` has the operands by name, and `weights` the names of the auxiliary weights of both directions.
     """
-    connected = [name for name in weights if infos[name] is not None]
+    connected_names = [name for name in weights if infos[name] is not None]
     absent_names = [name for name in weights if infos[name] is None]
-    if connected and absent_names:
-        yield f"{absent_names[0]} is not connected, but {connected[0]} is"
-    elif connected and infos["aux_input"] is None:
-        yield f"{connected[0]} is connected, but aux_input is not"
+    if connected_names and absent_names:
+        yield f"{absent_names[0]} is not connected, but {connected_names[0]} is"
+    elif connected_names and infos["aux_input"] is None:
+        yield f"{connected_names[0]} is connected, but aux_input is not"
 
 
 _STEP_WORDS: Final = {

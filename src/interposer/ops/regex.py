@@ -219,11 +219,11 @@ class _Reader:
         low, comma, high = text.partition(",")
         if not brace or not _is_number(low) or (high and not _is_number(high)):
             return None
-        least, most = int(low), int(high) if high else None if comma else int(low)
-        if max(least, most or 0) > _MAX_REPEATS or (most is not None and most < least):
+        least_count, most_count = int(low), int(high) if high else None if comma else int(low)
+        if max(least_count, most_count or 0) > _MAX_REPEATS or (most_count is not None and most_count < least_count):
             self.refuse(f"{{{text}}} is not a valid repetition; expected rising counts of at most {_MAX_REPEATS}")
         self.position += len(text) + 2
-        return least, most
+        return least_count, most_count
 
     def atom(self) -> _Node:
         letter = self.next()
@@ -426,25 +426,27 @@ class Pattern:
 
     def matches(self, text: str) -> bool:
         """Return True if the pattern matches the whole text."""
-        reached = self._reached([self._start], None, text[:1] or None)
+        reached_states = self._reached([self._start], None, text[:1] or None)
         for index, letter in enumerate(text):
-            entered = [
-                state.following[0] for state in reached if isinstance(state.needs, _Set) and letter in state.needs
+            entered_indices = [
+                state.following[0]
+                for state in reached_states
+                if isinstance(state.needs, _Set) and letter in state.needs
             ]
-            reached = self._reached(entered, letter, text[index + 1 : index + 2] or None)
-        return self._states[0] in reached
+            reached_states = self._reached(entered_indices, letter, text[index + 1 : index + 2] or None)
+        return self._states[0] in reached_states
 
-    def _reached(self, entered: list[int], before: str | None, after: str | None) -> list[_State]:
+    def _reached(self, entered_indices: list[int], before: str | None, after: str | None) -> list[_State]:
         """Return the entered states, and those that can be reached from them without consuming a character.
 
         `before` and `after` are the characters around the current position, None at an end of the text.
         """
-        visited, pending, reached = set(entered), list(entered), list[_State]()
-        while pending:
-            state = self._states[pending.pop()]
-            reached.append(state)
+        visited_indices, pending_indices, reached_states = set(entered_indices), list(entered_indices), list[_State]()
+        while pending_indices:
+            state = self._states[pending_indices.pop()]
+            reached_states.append(state)
             if isinstance(state.needs, _Set) or (state.needs is not None and not state.needs.holds(before, after)):
                 continue
-            pending += [next_state for next_state in state.following if next_state not in visited]
-            visited.update(state.following)
-        return reached
+            pending_indices += [next_state for next_state in state.following if next_state not in visited_indices]
+            visited_indices.update(state.following)
+        return reached_states

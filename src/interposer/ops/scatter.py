@@ -144,9 +144,9 @@ def _range_problems(indices: TensorInfo, dims: Sequence[int]) -> Iterator[str]:
     if indices.constant is None or indices.constant.size == 0:
         return
     for axis_indices, dim in zip(indices.constant.reshape(-1, len(dims)).T, dims, strict=True):
-        for extreme in (int(axis_indices.min()), int(axis_indices.max())):
-            if extreme >= dim or extreme < -dim:
-                yield f"index {extreme} is out of range for an axis of size {dim}"
+        for extreme_index in (int(axis_indices.min()), int(axis_indices.max())):
+            if extreme_index >= dim or extreme_index < -dim:
+                yield f"index {extreme_index} is out of range for an axis of size {dim}"
                 break
 
 

@@ -208,9 +208,9 @@ class MelWeightMatrix(Op):
     dtype: DataType = attribute(default=DataType.FLOAT32, choices=_FLOATS, doc="The type of the result.")
 
     def check(self, *operands: TensorInfo) -> Iterator[str]:
-        for declared, info in zip(self.operands, operands, strict=True):
+        for declared_operand, info in zip(self.operands, operands, strict=True):
             if differ(info.num_elements, 1):
-                yield f"{declared.name} has shape {info.shape}; expected one element"
+                yield f"{declared_operand.name} has shape {info.shape}; expected one element"
 
     def infer(self, *operands: TensorInfo) -> TensorInfo:
         bins, length = (

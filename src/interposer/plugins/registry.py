@@ -106,7 +106,7 @@ class BackendRegistry:
         self._entries: dict[str, _Entry] = {}
         self._devices: dict[str, _Entry] = {}
         self._instances: dict[_Entry, Backend | str] = {}  # the backend, or the reason why it cannot be used
-        self._refused: list[BackendRecord] = []
+        self._refused_records: list[BackendRecord] = []
         self._in_place: set[str] = set()
         self._strategies: dict[str, MemoryOptimizerStrategy] = {}
         self._lock = threading.RLock()
@@ -386,7 +386,7 @@ class BackendRegistry:
 
     def _all_refused(self) -> list[BackendRecord]:
         inherited_refusals = self._parent._all_refused() if self._parent is not None else []
-        return [*inherited_refusals, *self._refused]
+        return [*inherited_refusals, *self._refused_records]
 
     def _record(self, backend_id: str) -> BackendRecord:
         entry = self._entry(backend_id)
@@ -410,7 +410,7 @@ class BackendRegistry:
                 by_name_only = package == DISTRIBUTION and point.module.startswith(_ENGINES)
                 self._add(BackendId(point.name), _Entry(point.load, source, recipe, by_name_only))
             except InterposerError as error:
-                self._refused.append(BackendRecord(point.name, False, source, str(error)))
+                self._refused_records.append(BackendRecord(point.name, False, source, str(error)))
                 _log.warning("entry point %r of %s is skipped: %s", point.name, package, error)
 
 

@@ -97,7 +97,7 @@ class DeviceClock:
     """
 
     def __init__(self) -> None:
-        self._pairs: tuple[tuple[int, int, int], ...] = ()
+        self._correlations: tuple[tuple[int, int, int], ...] = ()
         self._lock = threading.Lock()
 
     def correlate(self, device_ns: int, host_before_ns: int, host_after_ns: int) -> None:
@@ -110,13 +110,13 @@ class DeviceClock:
             raise InvalidArgumentError("host_after_ns is before host_before_ns; read the host's clock before and after")
         middle, error = (host_before_ns + host_after_ns) // 2, (host_after_ns - host_before_ns + 1) // 2
         with self._lock:
-            self._pairs = (*self._pairs[:1], (device_ns, middle, error))
+            self._correlations = (*self._correlations[:1], (device_ns, middle, error))
 
     def to_host(self, device_ns: int) -> int:
         """Return a time of the device in nanoseconds of the host's clock; unchanged if no pair was added."""
-        if not self._pairs:
+        if not self._correlations:
             return device_ns
-        (first_device, first_host, _), (device, host, _) = self._pairs[0], self._pairs[-1]
+        (first_device, first_host, _), (device, host, _) = self._correlations[0], self._correlations[-1]
         device_elapsed, host_elapsed = device - first_device, host - first_host
         rate = host_elapsed / device_elapsed if device_elapsed > 0 and host_elapsed > 0 else 1.0
         return host + round((device_ns - device) * rate)
@@ -124,7 +124,7 @@ class DeviceClock:
     @property
     def error_ns(self) -> int:
         """By how many nanoseconds converted times may be off; 0 if no pair was added."""
-        return max((error for _, _, error in self._pairs), default=0)
+        return max((error for _, _, error in self._correlations), default=0)
 
 
 class CounterRegistration:

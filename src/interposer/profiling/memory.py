@@ -157,20 +157,25 @@ def memory_samples(recording: Recording) -> list[Sample]:
 
 def _live(recording: Recording) -> Iterator[Sample]:
     """Yield the bytes of the tensors that are live in the arenas of a network, for each layer that runs."""
-    live: dict[object, dict[str, int]] = {}
+    live_bytes_of_network: dict[object, dict[str, int]] = {}
     for holding in recording.holdings:
         if holding.kind == "arena":
-            bytes_of_layer, live_bytes = live.setdefault(holding.network, {}), _live_bytes(holding.tensors)
+            bytes_of_layer, live_bytes = (
+                live_bytes_of_network.setdefault(holding.network, {}),
+                _live_bytes(holding.tensors),
+            )
             bytes_of_layer |= {
                 tensor.layer: max(bytes_of_layer.get(tensor.layer, 0), live_bytes[tensor.begins])
                 for tensor in holding.tensors
             }
-    counters = {network: Counter(f"{getattr(network, 'name', '')}: live tensors", "bytes") for network in live}
+    counters = {
+        network: Counter(f"{getattr(network, 'name', '')}: live tensors", "bytes") for network in live_bytes_of_network
+    }
     for interval in recording.intervals:
         network = interval.site.network
-        if network not in live:
+        if network not in live_bytes_of_network:
             continue
         if interval.site.category is Category.RUN:
             yield Sample(counters[network], interval.end, 0)
-        elif interval.site.layer in live[network]:
-            yield Sample(counters[network], interval.begin, live[network][interval.site.layer])
+        elif interval.site.layer in live_bytes_of_network[network]:
+            yield Sample(counters[network], interval.begin, live_bytes_of_network[network][interval.site.layer])

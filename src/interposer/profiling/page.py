@@ -170,13 +170,13 @@ class _Sites:
 
     def __init__(self) -> None:
         self.facts: list[dict[str, Any]] = []
-        self._equal: dict[tuple[object, ...], int] = {}
+        self._number_of_key: dict[tuple[object, ...], int] = {}
         self._numbers: dict[Site, int] = {}
 
     def number(self, site: Site) -> int:
         """Return the number of a site, which is the position of its facts."""
         if site not in self._numbers:
-            self._numbers[site] = self._equal.setdefault(site_key(site), len(self.facts))
+            self._numbers[site] = self._number_of_key.setdefault(site_key(site), len(self.facts))
             if self._numbers[site] == len(self.facts):
                 self.facts.append({"name": site.name, "category": str(site.category), **site.to_dict()})
         return self._numbers[site]

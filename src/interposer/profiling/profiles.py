@@ -58,7 +58,7 @@ class Profile:
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, capacity: int = CAPACITY) -> None:
         self._recorder = Recorder(capacity)
-        self._blocks = 0
+        self._num_blocks = 0
         self._lock = threading.Lock()
         self.path = None if path is None else Path(path)
         if self.path is not None:
@@ -131,7 +131,7 @@ class Profile:
 
     def __enter__(self) -> Profile:
         with self._lock:
-            self._blocks += 1
+            self._num_blocks += 1
             self._recorder.start()
         return self
 
@@ -139,8 +139,8 @@ class Profile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._lock:
-            self._blocks -= 1
-            if self._blocks:
+            self._num_blocks -= 1
+            if self._num_blocks:
                 return
             self._recorder.stop()
         if self.path is not None:

@@ -58,13 +58,13 @@ class ProfilingService:
         self._requested = _Orders()
         self._greatest_counter_id, self._is_driven = greatest, is_driven
         self._lock = threading.RLock()
-        self._failing: set[str] = set()
-        self._recorders = 0
+        self._failures_seen: set[str] = set()
+        self._num_recorders = 0
         self._next_capture = 0.0
         self._polling_stopped: threading.Event | None = None
         if not is_driven:
             when_changed(self._changed)
-            self._recorders = asking_recorders()
+            self._num_recorders = asking_recorders()
 
     # --- the backends -------------------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class ProfilingService:
     def close(self) -> None:
         """End the profiling of all backends, and forget them and their counters."""
         with self._lock:
-            self._recorders, self._requested = 0, _Orders()
+            self._num_recorders, self._requested = 0, _Orders()
             self.capture()
             self._update()
             self._contexts.clear()
@@ -153,7 +153,7 @@ class ProfilingService:
     def _changed(self, recorders: int) -> None:
         """Follow the recorders; called before one of them stops, which gets all events first."""
         with self._lock:
-            is_fewer, self._recorders = recorders < self._recorders, recorders
+            is_fewer, self._num_recorders = recorders < self._num_recorders, recorders
             if is_fewer:
                 self.capture()
             self._update()
@@ -167,7 +167,7 @@ class ProfilingService:
 
     def _orders_for(self, backend: str) -> _Orders:
         own_numbers, requested_orders = self.own_counters(backend), self._requested
-        if self._recorders:
+        if self._num_recorders:
             return _Orders(True, True, CAPTURE_PERIOD if own_numbers else 0, tuple(own_numbers))
         selected_numbers = frozenset(requested_orders.counters)
         selected_own = tuple(number for number in own_numbers if number in selected_numbers)
@@ -232,11 +232,11 @@ class ProfilingService:
         try:
             answer = call()
         except Exception as error:
-            if failure not in self._failing:
+            if failure not in self._failures_seen:
                 _warn(backend, method, error)
-            self._failing.add(failure)
+            self._failures_seen.add(failure)
             return None
-        self._failing.discard(failure)
+        self._failures_seen.discard(failure)
         return answer
 
     def _poll_if_needed(self) -> None:
@@ -252,7 +252,7 @@ class ProfilingService:
 
     def _is_polled(self, backend: str) -> bool:
         orders, (_, context) = self._orders[backend], self._contexts[backend]
-        captures = orders.profiling and (bool(self._recorders) or self._is_driven and orders.period > 0)
+        captures = orders.profiling and (bool(self._num_recorders) or self._is_driven and orders.period > 0)
         return (
             captures
             and _has(context, "report_counter_values")
@@ -267,7 +267,7 @@ class ProfilingService:
                 self._capture()
 
     def _is_due(self) -> bool:
-        if self._recorders:
+        if self._num_recorders:
             return True
         period = self._requested.period / 1e6
         if not self._is_driven or not period or monotonic() < self._next_capture:

@@ -177,7 +177,7 @@ class _Run:
         self._tasks: list[_Task | None] = [None] * count
         self._begins, self._ends = [0] * count, [0] * count
         self._is_alone = get_ident() in _measuring or (control is not None and control.measures)
-        self._last: dict[QueueKey, tuple[Queue, int]] = {}
+        self._last_submissions: dict[QueueKey, tuple[Queue, int]] = {}
         seconds_left = None if control is None else control.remaining
         self._deadline = None if seconds_left is None else time.monotonic() + seconds_left
         self._patience: Patience | None = None  # after a cancellation
@@ -211,7 +211,7 @@ class _Run:
         self._begins[task.number] = perf_counter_ns()
         with self._submitting, marked(self._steps._mark_of(task.layer)) if active_marks else nullcontext():
             event = queue.submit(task.workload, task.inputs, task.outputs, earlier_events, self._deadline)
-            self._events[task.number], self._last[task.queue] = event, (queue, task.number)
+            self._events[task.number], self._last_submissions[task.queue] = event, (queue, task.number)
         task.note()
         if self._is_alone or event is READY:
             self._finish_alone(task)
@@ -245,9 +245,9 @@ class _Run:
         """
         if self._trace is not None:
             self._record_ends(self._trace)
-        for _, number in self._last.values():
+        for _, number in self._last_submissions.values():
             self._await(self._events[number], self._steps.program.running[number])
-        if any(self._events[number].error() is not None for _, number in self._last.values()):
+        if any(self._events[number].error() is not None for _, number in self._last_submissions.values()):
             raise _EarlierFailureError
         if self._control is not None:
             self._control.forget_queues()
@@ -289,7 +289,7 @@ class _Run:
         """Let all queues cancel what has not begun; called by any thread."""
         if self._patience is None:
             self._patience = Patience(GRACE)
-        for queue, _ in list(self._last.values()):
+        for queue, _ in list(self._last_submissions.values()):
             with suppress(Exception):  # the device may be lost, or the plug-in closed
                 queue.cancel()
 
@@ -299,7 +299,7 @@ class _Run:
             self._control.forget_queues()
         self._cancel()
         try:
-            for _, number in self._last.values():
+            for _, number in self._last_submissions.values():
                 self._await(self._events[number], self._steps.program.running[number])
         except DeviceHungError as hung:
             self._give_up(hung)
@@ -336,7 +336,7 @@ class _Run:
 
     def _reset(self) -> None:
         """Let the queues that have failed run again; those that cannot are destroyed."""
-        for key, (queue, _) in self._last.items():
+        for key, (queue, _) in self._last_submissions.items():
             try:
                 queue.reset()
             except Exception:
@@ -346,7 +346,7 @@ class _Run:
         """Keep everything that devices may still use, and let the backends that hang be used no more."""
         self._steps.is_hung = True
         _given_up.append((self._steps, self._factories, self._events, self._tasks))
-        for (backend, _), (_, number) in self._last.items():
+        for (backend, _), (_, number) in self._last_submissions.items():
             if not self._events[number].done():
                 self._factories.abandon(backend, str(error))
 

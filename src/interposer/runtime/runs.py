@@ -146,7 +146,7 @@ class PendingRun(Future[Any]):
     def __init__(self, control: RunControl) -> None:
         super().__init__()
         self._control = control
-        self._attempts = 0
+        self._num_attempts = 0
         self.began: float | None = None
         self._was_cancelled = False
 
@@ -164,8 +164,8 @@ class PendingRun(Future[Any]):
         The deadline of the first attempt counts from the submission. Each further attempt, on fewer backends, has the
         whole time again.
         """
-        self._attempts += 1
-        if self._attempts > 1 and self._control.deadline is not None:
+        self._num_attempts += 1
+        if self._num_attempts > 1 and self._control.deadline is not None:
             is_watched = self._control.is_watched
             self._control = RunControl(self._control.deadline)
             self._control.is_watched = is_watched

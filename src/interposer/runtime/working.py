@@ -58,9 +58,9 @@ class WorkingMemHandle:
         self._factories = factories
         self._busy = threading.Lock()
         self._closed = False
-        self._prepared: dict[ImportedRun, _Prepared] = {}
-        self._cleared: deque[OwnedHandles] = deque()
-        resources = self._busy, factories.handles, self._prepared, self._cleared
+        self._prepared_runs: dict[ImportedRun, _Prepared] = {}
+        self._cleared_handles: deque[OwnedHandles] = deque()
+        resources = self._busy, factories.handles, self._prepared_runs, self._cleared_handles
         weakref.finalize(self, _destroy_unused, *resources).atexit = False  # at exit, the network destroys them
         self._steps = steps_of(program, factories, workers)
         self._steps.plan_memory()
@@ -205,7 +205,7 @@ class WorkingMemHandle:
 
     def _end(self) -> None:
         self._busy.release()
-        if self._cleared:
+        if self._cleared_handles:
             self._destroy_cleared()
 
     def run_imported(self, imported: ImportedRun) -> bool:
@@ -218,7 +218,7 @@ class WorkingMemHandle:
         """
         self._begin()
         try:
-            prepared_run = self._prepared.get(imported)
+            prepared_run = self._prepared_runs.get(imported)
             call = self._prepare(imported) if prepared_run is None else prepared_run.call
             if call is None:
                 return False
@@ -271,7 +271,7 @@ class WorkingMemHandle:
         except BaseException:
             owned_handles.destroy()
             raise
-        self._prepared[imported] = _Prepared(call, owned_handles)
+        self._prepared_runs[imported] = _Prepared(call, owned_handles)
         if imported.cleared:
             self.forget(imported)
         return call
@@ -289,9 +289,9 @@ class WorkingMemHandle:
 
     def forget(self, imported: ImportedRun) -> None:
         """Drop what was prepared for runs on these imports; the handles are destroyed as soon as no run uses them."""
-        prepared_run = self._prepared.pop(imported, None)
+        prepared_run = self._prepared_runs.pop(imported, None)
         if prepared_run is not None:
-            self._cleared.append(prepared_run.handles)
+            self._cleared_handles.append(prepared_run.handles)
             self._destroy_cleared()
 
     def _destroy_cleared(self) -> None:
@@ -299,9 +299,9 @@ class WorkingMemHandle:
 
         During a run, nothing is destroyed; this is called again when the run ends.
         """
-        while self._cleared and self._busy.acquire(False):
+        while self._cleared_handles and self._busy.acquire(False):
             try:
-                _destroy_all(self._cleared)
+                _destroy_all(self._cleared_handles)
             finally:
                 self._busy.release()
 
@@ -506,8 +506,8 @@ class WorkingMemHandle:
             self._end()
 
     def _drop_prepared(self) -> None:
-        while self._prepared:
-            self._cleared.append(self._prepared.popitem()[1].handles)
+        while self._prepared_runs:
+            self._cleared_handles.append(self._prepared_runs.popitem()[1].handles)
 
     def close(self) -> None:
         """Release the memory and destroy the tensor handles; no further runs are possible. May be called again.
@@ -523,7 +523,7 @@ class WorkingMemHandle:
             self._closed = True
             self._drop_prepared()
             self._factories.release()
-            _destroy_all(self._cleared)
+            _destroy_all(self._cleared_handles)
             self._factories.handles.destroy()
         finally:
             self._end()
@@ -531,7 +531,10 @@ class WorkingMemHandle:
     @property
     def needs_interpreter(self) -> bool:
         """True if Python code destroys one of the handles; see `OwnedHandles.need_interpreter`."""
-        groups = [self._factories.handles, *(prepared_run.handles for prepared_run in tuple(self._prepared.values()))]
+        groups = [
+            self._factories.handles,
+            *(prepared_run.handles for prepared_run in tuple(self._prepared_runs.values())),
+        ]
         return any(group.need_interpreter for group in groups)
 
     @property

@@ -333,14 +333,14 @@ class _Parts:
         self._optimized, self._arrays = optimized, arrays
         self._divided_graphs = dict(named_graphs(divided_graph))
         self._prefixes = {layer: prefix for prefix, graph in named_graphs(optimized.graph) for layer in graph}
-        self._counts: dict[str, list[int]] = {}
+        self._counts_of_backend: dict[str, list[int]] = {}
 
     def describe(self, layer: Layer) -> dict[str, Any]:
         """Return the JSON-compatible data for a compiled layer."""
         prefix = self._prefixes[layer]
         backend = str(layer.backend)
         view = self._view(layer, prefix)
-        count = self._counts.setdefault(backend, [0, 0, 0])
+        count = self._counts_of_backend.setdefault(backend, [0, 0, 0])
         blob = self._blob(layer, backend) if view is not None else None
         count[0] += 1
         count[1] += blob is not None
@@ -375,7 +375,9 @@ class _Parts:
     def summary(self) -> dict[str, dict[str, int]]:
         """Return by backend how many parts it has compiled, how many of them are in the file, and their bytes."""
         names = ("parts", "compiled", "bytes")
-        return {backend: dict(zip(names, count, strict=True)) for backend, count in sorted(self._counts.items())}
+        return {
+            backend: dict(zip(names, count, strict=True)) for backend, count in sorted(self._counts_of_backend.items())
+        }
 
 
 def part_view(graph: Graph, names: Iterable[str], unit: Layer | None = None) -> SubgraphView | None:

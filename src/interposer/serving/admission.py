@@ -52,13 +52,13 @@ class Admission:
         self._share = int(options.client_share * self.budget)
         self._min_rate = options.min_rate
         self._held = 0
-        self._unfinished = 0
+        self._unfinished_bytes = 0
         self._held_by_client: dict[str, int] = {}
         self._senders: set[Holding] = set()
         self._readers: set[Holding] = set()
         self._lock = threading.Lock()
         self.discards = 0
-        self._given_back = 0.0
+        self._last_release = 0.0
         self.turn = asyncio.Lock()
 
     @property
@@ -119,7 +119,7 @@ class Admission:
 
     def _is_crowded(self, holding: Holding, size: int) -> bool:
         """Return True if the body of a request has no room beside the other bodies that are arriving."""
-        return holding.is_unfinished and self._unfinished + size > self.budget // 2
+        return holding.is_unfinished and self._unfinished_bytes + size > self.budget // 2
 
     def _slow(self, holding: Holding, size: int) -> list[Holding]:
         """Return the other requests that may have to make room for this one."""
@@ -139,7 +139,7 @@ class Admission:
         self._held += size
         self._held_by_client[holding.client] = self._held_by_client.get(holding.client, 0) + size
         if holding.is_unfinished:
-            self._unfinished += size
+            self._unfinished_bytes += size
             self._senders.add(holding)
 
     def finished(self, holding: Holding) -> None:
@@ -147,7 +147,7 @@ class Admission:
         with self._lock:
             if holding.is_unfinished:
                 holding.is_unfinished = False
-                self._unfinished -= holding.size
+                self._unfinished_bytes -= holding.size
                 self._senders.discard(holding)
 
     def release(self, holding: Holding) -> None:
@@ -159,8 +159,8 @@ class Admission:
         with self._lock:
             self._release(holding)
         now = time.monotonic()
-        if is_large and now - self._given_back > _WINDOW:  # the C library keeps freed memory between blocks in use
-            self._given_back = now
+        if is_large and now - self._last_release > _WINDOW:  # the C library keeps freed memory between blocks in use
+            self._last_release = now
             asyncio.get_running_loop().run_in_executor(None, give_back_memory)
 
     def give_back(self, holding: Holding, size: int) -> None:
@@ -178,7 +178,7 @@ class Admission:
             return
         self._held -= size
         if holding.is_unfinished:
-            self._unfinished -= size
+            self._unfinished_bytes -= size
         bytes_left = self._held_by_client[holding.client] - size
         if bytes_left:
             self._held_by_client[holding.client] = bytes_left
@@ -229,7 +229,7 @@ class Holding:
         self._abort: Callable[[], None] | None = None
         self._window = self.began = time.monotonic()
         self.seconds = math.inf
-        self._arrived, self._rate = 0, math.inf
+        self._arrived_bytes, self._rate = 0, math.inf
 
     def __enter__(self) -> Holding:
         return self
@@ -261,9 +261,9 @@ class Holding:
         """Measure the rate at which a body arrives, or an answer is read, of which these bytes are the next."""
         now = time.monotonic()
         if now - self._window >= _WINDOW:
-            self._rate = self._arrived / (now - self._window)
-            self._window, self._arrived = now, 0
-        self._arrived += size
+            self._rate = self._arrived_bytes / (now - self._window)
+            self._window, self._arrived_bytes = now, 0
+        self._arrived_bytes += size
 
     def sends(self, abort: Callable[[], None] | None, patience: float = 0.0) -> None:
         """Measure from now on how quickly the client reads its answer, whose bytes `arrived` counts.
@@ -275,7 +275,7 @@ class Holding:
         """
         if abort is not None:
             self._abort, self._rate = abort, math.inf
-            self._window, self._arrived = time.monotonic() + patience, 0
+            self._window, self._arrived_bytes = time.monotonic() + patience, 0
             self._admission.sends(self)
 
     @property
@@ -291,7 +291,7 @@ class Holding:
     def rate(self) -> float:
         """Return the bytes per second of about the last second; infinity in the first one."""
         elapsed_seconds = time.monotonic() - self._window
-        return self._arrived / elapsed_seconds if elapsed_seconds >= _WINDOW else self._rate
+        return self._arrived_bytes / elapsed_seconds if elapsed_seconds >= _WINDOW else self._rate
 
     @property
     def is_late(self) -> bool:

@@ -389,7 +389,7 @@ class SlotBatcher(Batcher):
     ) -> None:
         super().__init__(model, variants, delay, single)
         self.idle_row: Mapping[str, Array] = {}
-        self._fewest = max(1, math.ceil(utilization * self.size))
+        self._fewest_requests = max(1, math.ceil(utilization * self.size))
 
     async def run(
         self,
@@ -414,7 +414,7 @@ class SlotBatcher(Batcher):
     def _start_if_possible(self) -> None:
         if self._running or not self._waiting:
             return
-        if len(self._waiting) >= self._fewest:
+        if len(self._waiting) >= self._fewest_requests:
             self._start()
         elif self._timer is None:
             seconds = self._waiting[0].arrived + self._delay - time.monotonic()

@@ -41,16 +41,16 @@ class Calls:
     """
 
     def __init__(self, options: ServeOptions) -> None:
-        self._most = _CALLS * options.max_connections
+        self._max_calls = _CALLS * options.max_connections
         self._count = 0
         self._open: dict[str, int] = {}
 
     def enter(self, client: str) -> None:
         """Count a call of a client, for which `leave` must be called; raise `ServingError` if there are too many."""
         count = self._open.get(client, 0)
-        if count >= self._most // 2:
+        if count >= self._max_calls // 2:
             raise ServingError(Status.TOO_MANY, f"{count} calls of this client are open already", 1)
-        if self._count >= self._most:
+        if self._count >= self._max_calls:
             raise ServingError(Status.TOO_MANY, f"{self._count} calls are open already", 1)
         self._open[client] = count + 1
         self._count += 1

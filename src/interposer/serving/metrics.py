@@ -69,7 +69,7 @@ class Metrics:
             "interposer_backend_events", "Crashes, restarts and other events.", ("backend", "event"),
             registry=self._registry,
         )  # fmt: skip
-        self._last: WeakKeyDictionary[Runtime, BackendEvent] = WeakKeyDictionary()
+        self._last_events: WeakKeyDictionary[Runtime, BackendEvent] = WeakKeyDictionary()
         self._shared = _Shared(client, self._registry) if is_shared else None
 
     def refused(self, protocol: str, status: Status) -> None:
@@ -107,9 +107,9 @@ class Metrics:
     def update(self, served: list[ServedModel]) -> None:
         """Count new events of backends, and write the gauges to the folder that several processes share, if any."""
         for runtime in {id(runtime): runtime for model in served for runtime in model.runtimes}.values():
-            for event in _new_events(runtime, self._last.get(runtime)):
+            for event in _new_events(runtime, self._last_events.get(runtime)):
                 self._events.labels(event.backend, event.kind).inc()
-                self._last[runtime] = event
+                self._last_events[runtime] = event
         if self._shared is not None:
             self._shared.update(served)
 

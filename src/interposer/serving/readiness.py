@@ -57,7 +57,7 @@ class Readiness:
         self._name, self._trial = name, trial
         self.is_ready = True
         self.reason = ""
-        self._failures = 0
+        self._num_failures = 0
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -72,14 +72,14 @@ class Readiness:
 
     def succeeded(self) -> None:
         """Note that a request got a result."""
-        if self._failures:
-            self._failures = 0
+        if self._num_failures:
+            self._num_failures = 0
         if not self.is_ready:
             self._set_ready()
 
     def failed(self, error: BaseException) -> None:
         """Note that a request failed because of the model, and not because of the request."""
-        self._failures += 1
+        self._num_failures += 1
         self.reason = _reason(error)
         self._begin()
 
@@ -118,10 +118,10 @@ class Readiness:
             is_known = is_broken = is_of_model(error)
             self.reason = _reason(error) if is_broken else self.reason
         if not is_known:
-            is_broken = self._failures >= _FAILURES
+            is_broken = self._num_failures >= _FAILURES
         if not is_broken:
             return True
-        self._failures = 0
+        self._num_failures = 0
         if self.is_ready:
             _log.error("model %r is not ready, because its runs fail (%s)", self._name, self.reason)
             self.is_ready = False

@@ -45,7 +45,7 @@ class Repository:
         self.request: StepRequest | None = None
         self._models: dict[str, dict[str, ServedModel]] = {}
         self._reasons: dict[tuple[str, str], str] = {}
-        self._broken: set[str] = set()
+        self._broken_names: set[str] = set()
         self._is_loading = False
         self._seen: dict[str, Fingerprint] = {}
         self._changed: dict[str, Fingerprint] = {}
@@ -62,7 +62,7 @@ class Repository:
         if self._is_loading:
             return False
         states = [model.readiness.is_ready for model in self.served]
-        states += [False for name in self._broken if name not in self._models]
+        states += [False for name in self._broken_names if name not in self._models]
         return all(states) if strict or not states else any(states)
 
     @property
@@ -188,7 +188,7 @@ class Repository:
                 await self._retry_ensembles()
                 return
             del self._seen[name]
-            self._broken.discard(name)
+            self._broken_names.discard(name)
             if name in self._models:
                 await self.unload(name)
                 _log.warning("model %r was unloaded, because its files are gone", name)
@@ -233,13 +233,13 @@ class Repository:
             except BaseException as error:
                 is_public = isinstance(error, ServingError)
                 self._reasons[name, source.version] = str(error) if is_public else type(error).__name__
-                self._broken.add(name)
+                self._broken_names.add(name)
                 for model in new_models.values():
                     model.retire()
                 raise
             old_models = self._models.get(name, {})
             self._models[name] = new_models
-            self._broken.discard(name)
+            self._broken_names.discard(name)
             for model in new_models.values():
                 model.readiness.watch()
             self._reasons = {key: reason for key, reason in self._reasons.items() if key[0] != name} | {
@@ -303,7 +303,9 @@ class Repository:
     async def _retry_ensembles(self) -> None:
         """Load the ensembles that could not be loaded, as a model of their steps may have come."""
         sources = await asyncio.to_thread(self._known_sources)
-        broken_names = {source.name for source in sources if source.settings.ensemble and source.name in self._broken}
+        broken_names = {
+            source.name for source in sources if source.settings.ensemble and source.name in self._broken_names
+        }
         for name in self._in_order(broken_names, sources):
             try:
                 await self._replace(name)
@@ -345,7 +347,7 @@ class Repository:
                 raise self._absent(name)
             for version, model in versions.items():
                 self._reasons[name, version] = "unloaded"
-                self._broken.discard(name)
+                self._broken_names.discard(name)
                 model.retire()
 
     def close(self) -> None:

@@ -96,7 +96,7 @@ class ServedModel:
             if key not in hidden_outputs
         }
         fixed_shapes = {key: metadata_shape(info) for key, info in infos.items()}
-        self._accepted: set[tuple[str, tuple[int, ...]]] = set()
+        self._accepted_shapes: set[tuple[str, tuple[int, ...]]] = set()
         self._fixed_shapes = {key: tuple(shape) for key, shape in fixed_shapes.items() if -1 not in shape}
 
     @property
@@ -150,12 +150,12 @@ class ServedModel:
     def _accepts(self, name: str, info: TensorInfo, shape: tuple[int, ...]) -> bool:
         """Return True if an input may have this shape. The latest shapes are remembered."""
         key = name, shape
-        if key not in self._accepted:
+        if key not in self._accepted_shapes:
             if not self.runner.accepts(name, info, shape):
                 return False
-            if len(self._accepted) >= _SHAPES:
-                self._accepted.clear()
-            self._accepted.add(key)
+            if len(self._accepted_shapes) >= _SHAPES:
+                self._accepted_shapes.clear()
+            self._accepted_shapes.add(key)
         return True
 
     def output_names(self, request: InferRequest) -> list[str]:

@@ -50,7 +50,7 @@ class Server:
 
     def __init__(self, core: Core, listen: Listen, ready: Any = None) -> None:
         self.core, self.listen, self._ready = core, listen, ready
-        self._signals = 0
+        self._num_signals = 0
         self._is_loaded = self._is_delayed = False
         self._unix_identity: tuple[int, int] | None = None
         self._stop = asyncio.Event()
@@ -61,7 +61,7 @@ class Server:
         The server is not ready from now on. With `delayed`, it answers new requests for the seconds of the option
         `shutdown_delay`, in which load balancers see that it is not ready.
         """
-        self._signals += 1
+        self._num_signals += 1
         self._is_delayed = delayed and self._is_loaded
         self.core.is_stopping = True
         self._stop.set()
@@ -151,27 +151,27 @@ class Server:
     async def _delayed(self) -> None:
         """Answer requests for the time of `shutdown_delay`; end it at the second signal."""
         deadline = asyncio.get_running_loop().time() + (self.core.options.shutdown_delay if self._is_delayed else 0)
-        while self._signals < 2 and asyncio.get_running_loop().time() < deadline:
+        while self._num_signals < 2 and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(_POLL)
 
     async def _drained(self) -> None:
         """Wait for the requests that run; cancel them after the time for draining, or at the second signal."""
         deadline = asyncio.get_running_loop().time() + self.core.options.drain
-        while self.core.in_flight and self._signals < 2 and asyncio.get_running_loop().time() < deadline:
+        while self.core.in_flight and self._num_signals < 2 and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(_POLL)
         if self.core.in_flight:
             _log.warning("%d requests were cancelled because the server stops", self.core.in_flight)
             self.core.cancel_all()
-            deadline = asyncio.get_running_loop().time() + (_ANSWER if self._signals < 2 else 0)
+            deadline = asyncio.get_running_loop().time() + (_ANSWER if self._num_signals < 2 else 0)
             while self.core.in_flight and asyncio.get_running_loop().time() < deadline:
                 await asyncio.sleep(_POLL)
 
     async def _closed(self, servers: list[Any], tasks: Sequence[asyncio.Future[Any]], rpc: Any) -> None:
         for server in servers:
             server.should_exit = True
-            server.force_exit = self._signals > 1
+            server.force_exit = self._num_signals > 1
         if rpc is not None:
-            await rpc.stop(None if self._signals > 1 else 1.0)
+            await rpc.stop(None if self._num_signals > 1 else 1.0)
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _web_servers(self) -> list[tuple[Any, socket.socket]]:

@@ -35,14 +35,14 @@ class Gate:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._inside = 0
+        self._num_inside = 0
         self._waiting: list[tuple[_Order, int, asyncio.Future[None]]] = []
         self._arrivals = count()
 
     @property
     def is_empty(self) -> bool:
         """True if nothing is inside or waits."""
-        return not self._inside
+        return not self._num_inside
 
     async def enter(self, order: _Order, seconds: float) -> None:
         """Wait for a place; `leave` must be called afterwards. The lowest `order` goes first, then the earliest.
@@ -50,8 +50,8 @@ class Gate:
         Raises:
             DeadlineExceededError: no place was free within `seconds`.
         """
-        if self._inside < self.limit:
-            self._inside += 1
+        if self._num_inside < self.limit:
+            self._num_inside += 1
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting_entry = (order, next(self._arrivals), future)
@@ -78,7 +78,7 @@ class Gate:
             if not future.done():
                 future.set_result(None)
                 return
-        self._inside -= 1
+        self._num_inside -= 1
 
 
 class InTurns(Runner):

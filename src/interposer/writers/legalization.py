@@ -221,8 +221,8 @@ def divide_shuffle(op: ChannelShuffle, layer: Layer) -> Replacement:
     if groups is None or merged_shape is None:
         return None
     exchange = transpose((*range(axis), axis + 1, axis, *range(axis + 2, rank + 1)))
-    divided = New(groups, layer.inputs, name=f"{layer.name}/groups", like=layer)
-    return New(merged_shape, [New(exchange, [divided], name=f"{layer.name}/transposed", like=layer)], like=layer)
+    divided_groups = New(groups, layer.inputs, name=f"{layer.name}/groups", like=layer)
+    return New(merged_shape, [New(exchange, [divided_groups], name=f"{layer.name}/transposed", like=layer)], like=layer)
 
 
 @rewrite(Transpose, Permute)

@@ -105,10 +105,11 @@ def _in_float(
     factors: Sequence[int] = (),
     channels: int | None = None,
 ) -> Replacement:
-    """Return what `normalized` gives for the input, times and plus the operands of the layer numbered `factors`.
+    """Return a replacement: what `normalized` gives for the layer's input, multiplied by a scale, plus a bias.
 
-    `channels` is the axis along which these operands lie; None if they broadcast as they are. The result is None for a
-    quantized layer, and for operands along channels whose shape is unknown.
+    `factors` has the indices of the operands that are the scale and the bias; either may be missing. `channels` is the
+    axis along which these operands lie; None if they broadcast as they are. The result is None for a quantized layer,
+    and for operands along channels whose shape is unknown.
     """
     x, info = layer.values[0], layer.output.known
     operands = [layer.inputs[index] if index < len(layer.inputs) else None for index in factors]

@@ -61,9 +61,10 @@ class Operands(Generic[TensorT]):
     def keeps_scales(self) -> bool:
         """True if all quantized operands have one quantization, and the results have the one that follows from it."""
         quantizations = {info.quantization for info in self.infos if info is not None and info.is_quantized}
-        inferred = zip(self.layer.op.infer_infos(*self.infos), self.results, strict=False)
+        inferred_and_results = zip(self.layer.op.infer_infos(*self.infos), self.results, strict=False)
         return len(quantizations) <= 1 and all(
-            expected is None or expected.quantization == actual.quantization for expected, actual in inferred
+            expected is None or expected.quantization == actual.quantization
+            for expected, actual in inferred_and_results
         )
 
     @property

@@ -56,11 +56,11 @@ class Tables:
     def table(self, name: str, /, **fields: Any) -> int:
         """Add a table of the schema's type `name` with these fields, and return its offset; None omits a field."""
         slots = self._format.schema.slots(name)
-        declared = {field.name: (slot, field) for slot, field in enumerate(slots) if field is not None}
+        declared_fields = {field.name: (slot, field) for slot, field in enumerate(slots) if field is not None}
         self._builder.StartObject(len(slots))
         for field_name, value in fields.items():
             if value is not None:
-                self._put(*declared[field_name], value)
+                self._put(*declared_fields[field_name], value)
         return int(self._builder.EndObject())
 
     def _put(self, slot: int, field: Field, value: Any) -> None:
@@ -110,6 +110,6 @@ class Tables:
         self._builder.Finish(root, file_identifier=self._format.mark)
         content = bytes(memoryview(self._builder.Bytes)[self._builder.head :])
         if len(content) >= 2**31:
-            name, most = self._format.name, f"{2**31 - 1:,}"
-            raise InvalidArgumentError(f"the file would have {len(content):,} bytes; {name} has room for {most}")
+            name, limit_text = self._format.name, f"{2**31 - 1:,}"
+            raise InvalidArgumentError(f"the file would have {len(content):,} bytes; {name} has room for {limit_text}")
         return content

@@ -201,8 +201,12 @@ class Engine(Backend):
     @property
     def remark(self) -> str:
         """Return for which version the wrong layers were recorded, if another one is installed; empty otherwise."""
-        recorded = self.recording.version
-        return "" if self.version == recorded else f"its known errors were recorded for {recorded or 'no version'}"
+        recorded_version = self.recording.version
+        return (
+            ""
+            if self.version == recorded_version
+            else f"its known errors were recorded for {recorded_version or 'no version'}"
+        )
 
     def device_options(self, name: str) -> Options:
         """Return the options that select the device which users call `name`, as in ``"Torch:cuda:1"``.
@@ -551,9 +555,9 @@ def _without_gaps(array: Array) -> Array:
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
-def _mapped(handles: Sequence[TensorHandle | None], mapped: list[TensorHandle]) -> Iterator[Array]:
+def _mapped(handles: Sequence[TensorHandle | None], mapped_handles: list[TensorHandle]) -> Iterator[Array]:
     for handle in handles:
         assert handle is not None
         array = handle.map()
-        mapped.append(handle)
+        mapped_handles.append(handle)
         yield array

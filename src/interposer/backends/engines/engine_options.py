@@ -53,8 +53,8 @@ class Option:
             raise OptionError(f"the option {self.name!r} of backend {owner} is {value}; expected {self.least} or more")
         if isinstance(value, int) and self.most is not None and value > self.most:
             raise OptionError(f"the option {self.name!r} of backend {owner} is {value}; expected {self.most} or fewer")
-        checked: OptionValue = value
-        return checked
+        checked_value: OptionValue = value
+        return checked_value
 
 
 def _named(kind: type) -> str:
@@ -63,8 +63,8 @@ def _named(kind: type) -> str:
 
 def capabilities(declared: Iterable[Option], **others: OptionValue) -> Capabilities:
     """Return an engine's capabilities: its declared options with defaults, ``OnlyByName=True``, and all of `others`."""
-    documented = (Capability(option.name, option.default, f"An option: {option.doc}") for option in declared)
-    return Capabilities(*documented, OnlyByName=True, **others)
+    option_capabilities = (Capability(option.name, option.default, f"An option: {option.doc}") for option in declared)
+    return Capabilities(*option_capabilities, OnlyByName=True, **others)
 
 
 def chosen(owner: str, declared: Iterable[Option], options: Options) -> Chosen:

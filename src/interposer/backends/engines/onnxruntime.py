@@ -256,8 +256,8 @@ class _Session(Executable):
     def end_measuring(self) -> Sequence[EngineStep]:
         """Return the nodes that ran since recording began, and end the session that measured them."""
         with self._measure_lock:
-            ended, self._measuring_session = self._measuring_session, None
-        return () if ended is None else ended.end()
+            ended_session, self._measuring_session = self._measuring_session, None
+        return () if ended_session is None else ended_session.end()
 
 
 class _Binding:

@@ -213,8 +213,8 @@ def _beyond(op: TransposeConvolution2d, inputs: Infos, outputs: Outputs) -> str 
     h, w, _ = op.data_layout.axes()
     windows_and_axes = zip(op.windows(int(weights.shape[h]), int(weights.shape[w])), (h, w), strict=True)
     for window, axis in windows_and_axes:
-        covered = (int(image.shape[axis]) - 1) * window.stride + (window.size - 1) * window.dilation + 1
-        if int(outputs[0].shape[axis]) - (covered - window.pad_before - window.pad_after) >= window.stride > 0:
+        covered_size = (int(image.shape[axis]) - 1) * window.stride + (window.size - 1) * window.dilation + 1
+        if int(outputs[0].shape[axis]) - (covered_size - window.pad_before - window.pad_after) >= window.stride > 0:
             return "ONNX Runtime supports no results larger than the windows cover"
     return None
 

@@ -87,10 +87,10 @@ class OpenVino(Engine):
             return
         model = _network_of(view) or _read(_onnx_part(view, options))
         with _refusing("does not take it"):
-            supported = _core().query_model(model, options["device"])
+            supported_names = _core().query_model(model, options["device"])
         type_of_operator = {operator.get_friendly_name(): operator.get_type_name() for operator in model.get_ops()}
         unsupported_types = sorted(
-            {kind for name, kind in type_of_operator.items() if name not in supported and kind not in _BORDER}
+            {kind for name, kind in type_of_operator.items() if name not in supported_names and kind not in _BORDER}
         )
         if unsupported_types:
             raise RefusedError(f"OpenVINO's device {options['device']} does not take {', '.join(unsupported_types)}")
@@ -332,8 +332,10 @@ def _input_positions(names: Sequence[str], model: Any) -> list[int | None]:
 
 def _checked_positions(positions: list[int | None], model: Any) -> list[int | None]:
     """Return the positions of the inputs of a subgraph; raise `RefusedError` unless each input of the model has one."""
-    used = [position for position in positions if position is not None]
-    if not all(type(position) is int for position in used) or sorted(used) != list(range(len(model.inputs))):
+    used_positions = [position for position in positions if position is not None]
+    if not all(type(position) is int for position in used_positions) or sorted(used_positions) != list(
+        range(len(model.inputs))
+    ):
         raise RefusedError(f"OpenVINO's model has {len(model.inputs)} inputs, and the subgraph those at {positions}")
     return positions
 

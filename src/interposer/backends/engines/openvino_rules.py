@@ -90,8 +90,10 @@ def _saturates(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
 @RULES()
 def _narrow(op: Op, inputs: Infos, outputs: Outputs) -> str | None:
     """Refuse quantized integers of 64 bits; for other integers, `Recording` has what OpenVINO computes wrongly."""
-    wide = next((info for info in (*inputs[:1], *outputs) if info and info.is_quantized and info.dtype in _WIDE), None)
-    return f"OpenVINO computes quantized {wide.dtype} in 32 bits" if wide else None
+    wide_info = next(
+        (info for info in (*inputs[:1], *outputs) if info and info.is_quantized and info.dtype in _WIDE), None
+    )
+    return f"OpenVINO computes quantized {wide_info.dtype} in 32 bits" if wide_info else None
 
 
 @RULES(Convolution2d)

@@ -100,8 +100,8 @@ class Recording:
 
         If such layers were not tried, they are refused as most layers of the same first type are.
         """
-        recorded = self.layers.get(label, {}).get(types)
-        return self._usual.get(_first(types), []) if recorded is None else _refused(recorded)
+        recorded_conditions = self.layers.get(label, {}).get(types)
+        return self._usual.get(_first(types), []) if recorded_conditions is None else _refused(recorded_conditions)
 
     @cached_property
     def _usual(self) -> dict[str, list[str]]:

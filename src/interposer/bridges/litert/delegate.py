@@ -37,12 +37,12 @@ _Pending = dict[frozenset[int], tuple[InterpreterGraph, Group, PartReport]]
 class _Delegate:
     """A delegate, which may be used by several interpreters, also concurrently.
 
-    `_pending` has the groups that a host is about to replace, by the address of its context and by their nodes.
+    `_pending_groups` has the groups that a host is about to replace, by the address of its context and by their nodes.
     """
 
     def __init__(self, options: DelegateOptions) -> None:
         self.options = options
-        self._pending: dict[int, _Pending] = {}
+        self._pending_groups: dict[int, _Pending] = {}
 
     def prepare(self, host: Host, address: int) -> int:
         """Let the host replace the nodes that the backends take by kernels, and return the host's status.
@@ -65,7 +65,7 @@ class _Delegate:
     def _replace(self, host: Host, address: int, claimed: Claims, report: Report) -> int:
         graph = claimed.graph
         assert isinstance(graph, InterpreterGraph)
-        pending = self._pending[host.address] = {
+        pending = self._pending_groups[host.address] = {
             frozenset(graph.plan[n] for n in group.members): (graph, group, part)
             for group, part in zip(claimed.groups, report.parts, strict=True)
         }
@@ -77,7 +77,7 @@ class _Delegate:
                 )
             )
         finally:
-            for _, group, _ in self._pending.pop(host.address).values():
+            for _, group, _ in self._pending_groups.pop(host.address).values():
                 group.model.close()
 
     def kernel(self, host: Host, part: Part, address: int) -> Kernel:
@@ -86,7 +86,7 @@ class _Delegate:
         Raises:
             ExecutionError: the host replaces other nodes than it was asked to.
         """
-        pending = self._pending.get(host.address, {}).pop(frozenset(part.nodes), None)
+        pending = self._pending_groups.get(host.address, {}).pop(frozenset(part.nodes), None)
         if pending is None:
             raise ExecutionError(
                 f"the host made a part of the nodes {list(part.nodes)}, which were not compiled as one"

@@ -87,7 +87,7 @@ class Kernel:
             )
         shapes = tuple(tuple(map(int, info.shape)) for info in model.inputs.values())
         self._variants: OrderedDict[Shapes, _Variant] = OrderedDict({shapes: _Variant(model, profiles)})
-        self._current = self._variants[shapes]
+        self._current_variant = self._variants[shapes]
 
     def prepare(self, host: Host) -> None:
         """Compile the part for the shapes of the host's tensors unless it is, and give the outputs their shapes.
@@ -97,14 +97,14 @@ class Kernel:
         """
         shapes = tuple(_shape_here(host.tensors[index]) for index in self.inputs)
         self._set_direct(None)
-        self._current = self._variant(shapes)
-        for index, info in zip(self.outputs, self._current.outputs, strict=True):
+        self._current_variant = self._variant(shapes)
+        for index, info in zip(self.outputs, self._current_variant.outputs, strict=True):
             if info is None or not info.is_concrete:
                 host.make_dynamic(index)
             else:
                 host.resize(index, _shape_of_host(info, host.tensors[index]))
         if not any(host.is_dynamic(index) for index in self.outputs):
-            self._set_direct(self._current.direct)
+            self._set_direct(self._current_variant.direct)
 
     def _variant(self, shapes: Shapes) -> _Variant:
         if shapes not in self._variants:
@@ -131,7 +131,7 @@ class Kernel:
         Raises:
             InterposerError: a value of the inputs is wrong, or all backends failed.
         """
-        variant = self._current
+        variant = self._current_variant
         if variant.is_open:
             self._run_open(host, variant)
             return
@@ -191,7 +191,7 @@ class Kernel:
                 variant.print_profile()
             variant.close()
         self._variants.clear()
-        del self._template, self._compile, self._current  # reports keep the kernel for its counts
+        del self._template, self._compile, self._current_variant  # reports keep the kernel for its counts
 
 
 def _is_complex(tensor: Any) -> bool:

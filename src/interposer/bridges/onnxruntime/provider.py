@@ -301,7 +301,7 @@ class _Part:
         )
         self._lock = threading.Lock()
         self._turn = threading.Lock()  # of runs through Python, once there are direct runs that must not be concurrent
-        self._running = 0  # runs through Python
+        self._num_running = 0  # runs through Python
         self._is_serial = False
         self._direct: dict[int, tuple[DirectPart, _Shapes]] = {}
         self._seen: set[_Shapes] = set()
@@ -328,12 +328,12 @@ class _Part:
     def _counted(self) -> Iterator[None]:
         """A context manager for a run through Python."""
         with self._lock:
-            self._running += 1
+            self._num_running += 1
         try:
             yield
         finally:
             with self._lock:
-                self._running -= 1
+                self._num_running -= 1
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -363,7 +363,7 @@ class _Part:
                 self._seen = {known for _, known in self._direct.values()}
             self._seen.add(shapes)
             direct = direct_part_of_shapes(self.model, dict(zip(self.model.inputs, arrays, strict=True)))
-            if direct is not None and direct.is_serial and self._running:
+            if direct is not None and direct.is_serial and self._num_running:
                 direct.close()  # those runs do not know that they have to be alone; a later run tries again
                 self._seen.discard(shapes)
                 return

@@ -90,8 +90,8 @@ def transpose_convolution(node: Node) -> list[Value]:
     shape = tuple(info.shape) if info.is_concrete and 0 not in info.shape else None
     x, weights, bias = node.value(0), weights_of(node), bias_of(node)
     op = TransposeConvolution2d(**window(node), data_layout=node.layout())
-    [inferred] = _inferred(op, x, weights, bias)
-    if shape is not None and (inferred is None or tuple(inferred.shape) != shape):
+    [inferred_info] = _inferred(op, x, weights, bias)
+    if shape is not None and (inferred_info is None or tuple(inferred_info.shape) != shape):
         op = op.replace(output_shape=shape)
     return node.results(op, x, weights, bias)
 

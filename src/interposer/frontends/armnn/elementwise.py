@@ -111,8 +111,12 @@ def cast(node: Node) -> list[Value]:
     """Convert Cast, which converts the real values of quantized tensors."""
     x, info = node.value(0), node.infos[0]
     if x.known.is_quantized and not info.is_quantized:
-        real = node.step(Dequantize(), x)
-        return [node.given(real)] if info.dtype is real.known.dtype else node.results(Cast(info.dtype), real)
+        dequantized = node.step(Dequantize(), x)
+        return (
+            [node.given(dequantized)]
+            if info.dtype is dequantized.known.dtype
+            else node.results(Cast(info.dtype), dequantized)
+        )
     if not info.is_quantized:
         return node.results(Cast(info.dtype), x)
     if not x.known.is_quantized and not x.known.dtype.is_float:

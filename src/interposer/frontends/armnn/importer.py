@@ -56,7 +56,7 @@ class _Importer(FileImporter):
         self._content = content
         self._values: dict[tuple[int, int], Value] = {}
         self._titles = {content.layers[index].name for index in (*content.inputs, *content.outputs)}
-        self._named: list[tuple[str, Value]] = []
+        self._named_values: list[tuple[str, Value]] = []
         self._read = {(slot.layer, slot.output) for layer in content.layers.values() for slot in layer.inputs.values()}
 
     def convert(self) -> Network:
@@ -72,7 +72,7 @@ class _Importer(FileImporter):
                 self._convert_layer(layer)
         for index in self._content.outputs:
             self._add_output(layers[index])
-        keep_names(self.network.graph, self._named)
+        keep_names(self.network.graph, self._named_values)
         return self.network
 
     def _add_input(self, layer: Layer) -> None:
@@ -97,7 +97,7 @@ class _Importer(FileImporter):
             outputs = convert(Node(self, layer, name, self._source(layer), self._infos(layer)))
             self._values.update({(layer.index, number): value for number, value in enumerate(outputs)})
             if layer.name and layer.name not in self._titles and len(outputs) == 1:
-                self._named.append((layer.name, outputs[0]))
+                self._named_values.append((layer.name, outputs[0]))
 
     def _infos(self, layer: Layer, count: int | None = None) -> Sequence[TensorInfo]:
         if count is not None and len(layer.outputs) != count:

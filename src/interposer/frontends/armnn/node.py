@@ -211,27 +211,33 @@ class Node(SharedNode):
         for error in op.violations(*infos):
             self.fail(error)
         infos_and_quantizations = zip(op.infer_infos(*infos), quantizations, strict=True)
-        declared = [self._declared(inferred, quantization) for inferred, quantization in infos_and_quantizations]
-        return list(self.importer.add_layer(op.canonical(), operands, self.name, self.source, declared).outputs)
+        declared_infos = [
+            self._declared(inferred_info, quantization) for inferred_info, quantization in infos_and_quantizations
+        ]
+        return list(self.importer.add_layer(op.canonical(), operands, self.name, self.source, declared_infos).outputs)
 
-    def _declared(self, inferred: TensorInfo | None, quantization: Quantization | None) -> TensorInfo | None:
+    def _declared(self, inferred_info: TensorInfo | None, quantization: Quantization | None) -> TensorInfo | None:
         """Return the info to declare for an output so that its shape can still change with the inputs' shapes."""
-        if inferred is None or quantization is None or not inferred.dtype.is_integer:
+        if inferred_info is None or quantization is None or not inferred_info.dtype.is_integer:
             return None
-        shape = TensorShape([None] * inferred.rank) if inferred.is_ranked else inferred.shape
-        return TensorInfo(shape, inferred.dtype, quantization)
+        shape = TensorShape([None] * inferred_info.rank) if inferred_info.is_ranked else inferred_info.shape
+        return TensorInfo(shape, inferred_info.dtype, quantization)
 
     def _agreed(self, value: Value, slot: int) -> Value:
         """Return a value with the shape that the file declares for output `slot`: a scalar may have the shape [1].
 
         The layer fails if types or shapes differ otherwise.
         """
-        info, inferred = self.infos[slot], value.known
-        if info.dtype is not inferred.dtype:
-            self.fail(f"output slot {slot} is declared as {info.dtype}, but the layer gives {inferred.dtype}")
-        if info.shape.accepts(inferred.shape):
+        info, inferred_info = self.infos[slot], value.known
+        if info.dtype is not inferred_info.dtype:
+            self.fail(f"output slot {slot} is declared as {info.dtype}, but the layer gives {inferred_info.dtype}")
+        if info.shape.accepts(inferred_info.shape):
             return value
-        shapes = {tuple(info.shape), tuple(inferred.shape)} if info.is_concrete and inferred.is_ranked else set()
+        shapes = (
+            {tuple(info.shape), tuple(inferred_info.shape)} if info.is_concrete and inferred_info.is_ranked else set()
+        )
         if shapes != {(), (1,)}:
-            self.fail(f"output slot {slot} is declared with shape {info.shape}, but the layer gives {inferred.shape}")
-        return self.step(Reshape(tuple(info.shape)), value, quantization=inferred.quantization)
+            self.fail(
+                f"output slot {slot} is declared with shape {info.shape}, but the layer gives {inferred_info.shape}"
+            )
+        return self.step(Reshape(tuple(info.shape)), value, quantization=inferred_info.quantization)

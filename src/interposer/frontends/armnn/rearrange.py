@@ -264,16 +264,16 @@ def strided_slice(node: Node) -> list[Value]:
     return node.results(_op(ranges, fields["shrinkAxisMask"]), x)
 
 
-def _range(stored: _Range, size: int, axis: int, fields: Mapping[str, Any]) -> _Range:
-    bit, last_index, stride = 1 << axis, size - 1, stored.stride
-    begin = stored.begin + size if stored.begin < 0 else stored.begin
+def _range(stored_range: _Range, size: int, axis: int, fields: Mapping[str, Any]) -> _Range:
+    bit, last_index, stride = 1 << axis, size - 1, stored_range.stride
+    begin = stored_range.begin + size if stored_range.begin < 0 else stored_range.begin
     if fields["beginMask"] & bit:
         begin = 0 if stride > 0 else last_index
     begin = max(0, min(begin, last_index))
     if fields["shrinkAxisMask"] & bit:
         return _Range(begin, begin + 1, 1)
-    assert stored.end is not None
-    end = stored.end + size if stored.end < 0 else stored.end
+    assert stored_range.end is not None
+    end = stored_range.end + size if stored_range.end < 0 else stored_range.end
     if fields["endMask"] & bit:
         end = size if stride > 0 else -1
     end = max(0, min(end, size)) if stride > 0 else max(-1, min(end, last_index))

@@ -61,12 +61,12 @@ def _sizes(node: Node, parameters: Message) -> Iterator[tuple[float, float]]:
     least_sizes, most_sizes = list(parameters.min_size), list(parameters.max_size)
     if not least_sizes or (most_sizes and len(most_sizes) != len(least_sizes)) or min(least_sizes) <= 0:
         node.fail(f"min_size is {least_sizes} and max_size {most_sizes}; expected positive sizes, and as many of both")
-    for small, large in itertools.zip_longest(least_sizes, most_sizes):
-        yield small, small
-        if large is not None:
-            yield math.sqrt(small * large), math.sqrt(small * large)
+    for least_size, most_size in itertools.zip_longest(least_sizes, most_sizes):
+        yield least_size, least_size
+        if most_size is not None:
+            yield math.sqrt(least_size * most_size), math.sqrt(least_size * most_size)
         for ratio in _ratios(node, parameters):
-            yield small * math.sqrt(ratio), small / math.sqrt(ratio)
+            yield least_size * math.sqrt(ratio), least_size / math.sqrt(ratio)
 
 
 def _ratios(node: Node, parameters: Message) -> list[float]:

@@ -75,13 +75,13 @@ def template(
     with errors_at(path):
         net = with_sources(_net(source, weights).with_shared_weights())
         inputs = declared_inputs(net)
-        declared = resized(inputs, shapes or {})
-        infos = {name: TensorInfo(shape, DataType.FLOAT32) for name, shape in declared.items()}
+        declared_shapes = resized(inputs, shapes or {})
+        infos = {name: TensorInfo(shape, DataType.FLOAT32) for name, shape in declared_shapes.items()}
         plan = _Plan(net, tuple(inputs), outputs)
 
     def build(new_shapes: Mapping[str, Any], values: Values) -> Network:
         check_names(values, infos)
-        resized_shapes = resized(declared, new_shapes)
+        resized_shapes = resized(declared_shapes, new_shapes)
         open_inputs = [name for name, shape in resized_shapes.items() if not shape.is_concrete and name not in values]
         with errors_at(path):
             check_shapes(open_inputs)
@@ -151,7 +151,7 @@ class _Importer(Importer):
         super().__init__(Network(plan.name or "caffe"))
         self.plan = plan
         self._file = os.path.basename(path) if path else ""
-        self._shapes, self._given = shapes, values
+        self._shapes, self._given_values = shapes, values
         self._values: dict[Tensor, Value] = {}
 
     def convert(self) -> Network:
@@ -170,8 +170,8 @@ class _Importer(Importer):
         graph, binding_id = self.network.graph, 0
         for number, name in enumerate(self.plan.inputs):
             info = TensorInfo(self._shapes[name], DataType.FLOAT32)
-            if name in self._given:
-                layer = graph.add(Constant(share(value_of(name, info, self._given[name]))), name=name)
+            if name in self._given_values:
+                layer = graph.add(Constant(share(value_of(name, info, self._given_values[name]))), name=name)
             else:
                 layer = self.network.graph.add(
                     Input(binding_id), name=name, outputs=[info], source=self._source("inputs")

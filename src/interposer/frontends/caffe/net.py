@@ -81,7 +81,10 @@ class Net:
         return replace(self, layers=tuple(layers))
 
     def with_shared_weights(self) -> Net:
-        """Return this network in which layers without weights have those of the same names of other layers."""
+        """Return this network in which each layer without weights has the blobs of other layers that it shares by name.
+
+        The first blob of a name is the shared one.
+        """
         array_of_name = dict[str, Array]()
         for layer in self.layers:
             for name, blob in zip(layer.shared, layer.blobs, strict=False):
@@ -160,12 +163,19 @@ def _layer_v0(layer: Message, blobs: Sequence[Message], where: str) -> Layer:
 
 
 def _layer(
-    message: Message, type: str, where: str, blobs: Sequence[Message], shared: Sequence[str | bytes] = ()
+    message: Message, type: str, where: str, blobs: Sequence[Message], shared_names: Sequence[str | bytes] = ()
 ) -> Layer:
     arrays = tuple(_array(blob, f"{where}, blobs[{i}]") for i, blob in enumerate(blobs))
     bottoms, tops = tuple(map(text_of, message.bottom)), tuple(map(text_of, message.top))
     return Layer(
-        text_of(message.name), text_of(type), bottoms, tops, where, arrays, tuple(map(text_of, shared)), message=message
+        text_of(message.name),
+        text_of(type),
+        bottoms,
+        tops,
+        where,
+        arrays,
+        tuple(map(text_of, shared_names)),
+        message=message,
     )
 
 

@@ -74,8 +74,8 @@ def _fitting(node: Node, window: Windows, rounding: OutputShapeRounding) -> Wind
     """Return the window, cut to the padded image if it exceeds it by less than its stride, and sizes are rounded up."""
     sizes = node.shape(node.only_value)[2:]
     for size, axis_window in zip(sizes, window.along(), strict=True):
-        least = axis_window.stride if rounding is OutputShapeRounding.CEILING else 1
-        if axis_window.size - size - 2 * axis_window.pad_before >= least:
+        least_excess = axis_window.stride if rounding is OutputShapeRounding.CEILING else 1
+        if axis_window.size - size - 2 * axis_window.pad_before >= least_excess:
             node.fail(f"its window of {axis_window.size} exceeds the image of size {size}")
     limits = (size + 2 * pad for size, pad in zip(sizes, window.before, strict=True))
     return window._replace(kernel=tuple(map(min, window.kernel, limits)))

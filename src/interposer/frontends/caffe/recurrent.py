@@ -93,21 +93,23 @@ def rnn(node: Node) -> list[Value]:
 
 def _sequence(node: Node, states: int) -> _Sequence:
     parameters = node.parameters("recurrent_param")
-    exposed = states if parameters.expose_hidden else 0
+    num_exposed = states if parameters.expose_hidden else 0
     count, size = node.num_inputs, parameters.num_output
-    if count not in (2 + exposed, 3 + exposed) or size < 1:
-        node.fail(f"it has {count} bottoms and num_output {size}; expected {2 + exposed} or {3 + exposed} bottoms")
+    if count not in (2 + num_exposed, 3 + num_exposed) or size < 1:
+        node.fail(
+            f"it has {count} bottoms and num_output {size}; expected {2 + num_exposed} or {3 + num_exposed} bottoms"
+        )
     x, marks = node.values()[:2]
     steps, batch = (*node.shape(x), 0, 0)[:2]
     if len(node.shape(x)) < 2 or node.shape(marks) != (steps, batch):
         node.fail(
             f"its bottoms have the shapes {x.known.shape} and {marks.known.shape}; expected (T, N, ...) and (T, N)"
         )
-    static = node.value(2) if count == 3 + exposed else None
+    static = node.value(2) if count == 3 + num_exposed else None
     if static is not None and node.shape(static)[:1] != (batch,):
         node.fail(f"its static bottom has the shape {static.known.shape}; expected ({batch}, ...)")
-    initial = node.values()[count - exposed :] if exposed else ()
-    return _Sequence(x, marks, static, tuple(initial), steps, batch, size)
+    initial_states = node.values()[count - num_exposed :] if num_exposed else ()
+    return _Sequence(x, marks, static, tuple(initial_states), steps, batch, size)
 
 
 def _projected(node: Node, sequence: _Sequence, outputs: int) -> tuple[Value, int]:

@@ -68,15 +68,17 @@ def declared_inputs(net: Net) -> dict[str, TensorShape]:
     Tops of data layers that no layer reads are left out, such as labels in a network without its losses.
     """
     names_read = {name for layer in net.layers if not is_loss(layer.type) for name in layer.bottoms}
-    declared = {name: TensorShape(shape) if shape is not None else UNRANKED for name, shape in net.inputs.items()}
+    declared_shapes = {
+        name: TensorShape(shape) if shape is not None else UNRANKED for name, shape in net.inputs.items()
+    }
     for layer in filter(is_source, net.layers):
         shapes = _shapes(layer)
         for index, name in enumerate(layer.tops):
-            if name in declared:
+            if name in declared_shapes:
                 raise ParseError(f"the input {name!r} is declared twice", where=layer.where)
             if name in names_read or layer.type == "Input":
-                declared[name] = shapes.get(index, UNRANKED)
-    return declared
+                declared_shapes[name] = shapes.get(index, UNRANKED)
+    return declared_shapes
 
 
 def _shapes(layer: Layer) -> Mapping[int, TensorShape]:

@@ -54,8 +54,12 @@ def _with_small_ranks(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], M
     if not isinstance(records, Sequence):
         return document, {}
     excessive_ranks = {index: len(record["dims"]) for index, record in enumerate(records) if _is_large(record)}
-    small = [_one_element(record) if index in excessive_ranks else record for index, record in enumerate(records)]
-    return ({**document, "operands": small}, excessive_ranks) if excessive_ranks else (document, excessive_ranks)
+    small_records = [
+        _one_element(record) if index in excessive_ranks else record for index, record in enumerate(records)
+    ]
+    return (
+        ({**document, "operands": small_records}, excessive_ranks) if excessive_ranks else (document, excessive_ranks)
+    )
 
 
 def _is_large(record: Any) -> bool:
@@ -102,8 +106,8 @@ class _Importer(Importer):
 
     def _stand_in(self, operation: Operation) -> None:
         operands = [self.operands[index] for index in operation.outputs]
-        ranked = [index for index, operand in zip(operation.outputs, operands, strict=True) if operand.has_rank]
-        infos = [self.operands[index].info() for index in ranked]
+        ranked_outputs = [index for index, operand in zip(operation.outputs, operands, strict=True) if operand.has_rank]
+        infos = [self.operands[index].info() for index in ranked_outputs]
         layer = self.network.graph.add(StandIn(len(infos), operation.name), name=operation.name, outputs=infos)
         infer_layer(layer)
-        self._values.update(zip(ranked, layer.outputs, strict=True))
+        self._values.update(zip(ranked_outputs, layer.outputs, strict=True))

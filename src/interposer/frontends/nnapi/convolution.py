@@ -90,8 +90,8 @@ def _output_shape(node: Node) -> tuple[int, ...]:
 
     If input 3 is computed at run time, the shape that the document declares for the output is returned.
     """
-    declared = node.declared_shape() if node.is_computed(3) else None
-    shape = declared or node.integers_of(3, "the output's shape")
+    declared_shape = node.declared_shape() if node.is_computed(3) else None
+    shape = declared_shape or node.integers_of(3, "the output's shape")
     if len(shape) != 4 or min(shape) < 0:
         node.fail(f"the output's shape (input 3) is {list(shape)}; expected four dimensions")
     return shape

@@ -133,9 +133,9 @@ def read_document(document: Mapping[str, Any]) -> Model:
         raise ParseError(f"the document is {reprlib.repr(document)}; expected a mapping")
     model = _model(document)
     records = _field(document, "referenced", Sequence, "document", ())
-    referenced = tuple(_referenced(record, f"referenced[{index}]") for index, record in enumerate(records))
-    _check_references((model, *referenced))
-    return replace(model, referenced=referenced)
+    referenced_models = tuple(_referenced(record, f"referenced[{index}]") for index, record in enumerate(records))
+    _check_references((model, *referenced_models))
+    return replace(model, referenced=referenced_models)
 
 
 def _referenced(record: Any, where: str) -> Model:
@@ -150,11 +150,11 @@ def _check_references(models: Sequence[Model]) -> None:
     """Raise `ParseError` unless all referenced models exist and none runs itself, directly or indirectly."""
     run_by: dict[int, set[int]] = {}
     for number, model in enumerate(models):
-        referenced = [
+        referenced_numbers = [
             int(operand.value) for operand in model.operands if operand.type == "SUBGRAPH" and operand.value is not None
         ]
-        run_by[number] = {index + 1 for index in referenced}
-        for index in referenced:
+        run_by[number] = {index + 1 for index in referenced_numbers}
+        for index in referenced_numbers:
             if index >= len(models) - 1:
                 raise ParseError(f"an operand names model {index} of {len(models) - 1}", where="referenced")
     try:
@@ -170,10 +170,10 @@ def _model(document: Mapping[str, Any]) -> Model:
     operations = [_operation(record, index, len(operands)) for index, record in enumerate(records)]
     inputs, outputs = (_indices(document, name, name, len(operands)) for name in ("inputs", "outputs"))
     _check_border(operands, inputs, outputs)
-    ordered = _in_running_order(operations, _producers(operands, operations))
-    _check_produced(operands, ordered, outputs)
+    ordered_operations = _in_running_order(operations, _producers(operands, operations))
+    _check_produced(operands, ordered_operations, outputs)
     name = document.get("test") or document.get("spec")
-    return Model(name if isinstance(name, str) else "nnapi", operands, ordered, inputs, outputs)
+    return Model(name if isinstance(name, str) else "nnapi", operands, ordered_operations, inputs, outputs)
 
 
 def _field(record: Mapping[str, Any], name: str, kind: type, where: str, default: Any = _MISSING) -> Any:
@@ -229,16 +229,16 @@ def _operand(content: Any, where: str) -> Operand:
         hint = f", or the type {tensor}" if tensor in _TYPES else ""
         raise ParseError(f"a {type_name} has dims {list(dims)}; expected none{hint}", where=where)
     elements = _field(record, "data", Sequence, where, None)
-    omitted = lifetime == NO_VALUE or (lifetime == INPUT and elements is not None and not len(elements))
+    is_omitted = lifetime == NO_VALUE or (lifetime == INPUT and elements is not None and not len(elements))
     value = _constant(kind, dims, elements, where) if lifetime in CONSTANTS else None
-    if lifetime == INPUT and elements is not None and not omitted and all(dims):
+    if lifetime == INPUT and elements is not None and not is_omitted and all(dims):
         _check_length(elements, dims, where)
     try:
         quantization = _quantization(kind, record, where)
         operand = Operand(
-            _field(record, "name", str, where, ""), type_name, dims, quantization, lifetime, omitted, value
+            _field(record, "name", str, where, ""), type_name, dims, quantization, lifetime, is_omitted, value
         )
-        if not omitted and value is None:
+        if not is_omitted and value is None:
             operand.info()
     except InvalidArgumentError as error:
         raise ParseError(str(error), where=where) from error

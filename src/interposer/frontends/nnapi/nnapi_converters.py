@@ -40,5 +40,5 @@ def operator(*names: str, inputs: int | tuple[int, int | None]) -> Callable[[Con
     It takes a `Node` and returns the operator's output value, or a sequence of them. `inputs` is the number of inputs
     that these operators have, or a pair (minimum, maximum), with None for no maximum.
     """
-    least, most = (inputs, inputs) if isinstance(inputs, int) else inputs
-    return _TABLE.register(names, lambda convert, _: Entry(convert, least, most))
+    least_inputs, most_inputs = (inputs, inputs) if isinstance(inputs, int) else inputs
+    return _TABLE.register(names, lambda convert, _: Entry(convert, least_inputs, most_inputs))

@@ -222,12 +222,12 @@ class Node(SharedNode):
         if len(outputs) < num_outputs:
             self.fail(f"it has {len(outputs)} outputs; expected {num_outputs}")
         numbers = [*output_numbers, *[None] * (op.num_results() - len(output_numbers))]
-        declared = [
+        declared_infos = [
             _with(info, quantization) if number is None else self._agreed(info, outputs[number], number)
             for info, number in zip(op.infer_infos(*infos), numbers, strict=True)
         ]
         name = f"{self.name}:{suffix}" if suffix else self.name
-        layer = self.importer.add_layer(op, values, name, self.source, declared)
+        layer = self.importer.add_layer(op, values, name, self.source, declared_infos)
         pairs = zip(layer.outputs, numbers, strict=True)
         return [value if number is None else self._widened(value, number) for value, number in pairs]
 
@@ -247,8 +247,8 @@ class Node(SharedNode):
         if op.num_results() != count:
             self.fail(f"it has {count} outputs; expected {op.num_results()}")
         values = self.layer(op, *operands, output_numbers=range(count))
-        fused = 0 if activation is None else self.integer_of(activation, "the fused activation")
-        return values if fused == 0 else [self._activated(values[0], fused)]
+        fused_number = 0 if activation is None else self.integer_of(activation, "the fused activation")
+        return values if fused_number == 0 else [self._activated(values[0], fused_number)]
 
     def _activated(self, value: Value, activation: int) -> Value:
         if activation not in _FUSED:
@@ -256,42 +256,50 @@ class Node(SharedNode):
         suffix, function = _FUSED[activation]
         return self.layer(function, value, output_numbers=[0], suffix=suffix)[0]
 
-    def _agreed(self, inferred: TensorInfo | None, declared: Operand, number: int) -> TensorInfo | None:
+    def _agreed(self, inferred_info: TensorInfo | None, declared_operand: Operand, number: int) -> TensorInfo | None:
         """Return the info to declare for output `number` of the operation, or None if all of it is inferred.
 
-        Only the quantization, and sizes that cannot be inferred, are taken from `declared`, the document's operand. The
-        operation fails if the inferred type or shape contradicts the document.
+        Only the quantization, and sizes that cannot be inferred, are taken from `declared_operand`, the document's
+        operand. The operation fails if the inferred type or shape contradicts the document.
         """
-        if inferred is None:
-            return declared.info() if declared.has_rank else self.fail(f"the rank of its output {number} is not known")
-        if inferred.dtype is not declared.dtype:
-            self.fail(f"its output {number} is {declared.type}, but it gives {inferred.dtype}")
-        shape = inferred.shape if not declared.has_rank else self._agreed_shape(inferred.shape, declared, number)
-        if declared.quantization is None and inferred.is_concrete:
+        if inferred_info is None:
+            return (
+                declared_operand.info()
+                if declared_operand.has_rank
+                else self.fail(f"the rank of its output {number} is not known")
+            )
+        if inferred_info.dtype is not declared_operand.dtype:
+            self.fail(f"its output {number} is {declared_operand.type}, but it gives {inferred_info.dtype}")
+        shape = (
+            inferred_info.shape
+            if not declared_operand.has_rank
+            else self._agreed_shape(inferred_info.shape, declared_operand, number)
+        )
+        if declared_operand.quantization is None and inferred_info.is_concrete:
             return None
-        return TensorInfo(shape, inferred.dtype, declared.quantization)
+        return TensorInfo(shape, inferred_info.dtype, declared_operand.quantization)
 
-    def _agreed_shape(self, inferred: TensorShape, declared: Operand, number: int) -> TensorShape:
+    def _agreed_shape(self, inferred_shape: TensorShape, declared_operand: Operand, number: int) -> TensorShape:
         """Return a shape with the document's size for each dimension that is not inferred, and None for all others.
 
         The operation fails if the inferred shape contradicts the document's shape of output `number`. A scalar does not
         contradict the shape [1].
         """
-        tensor_shape = declared.info().shape
-        if self.importer.is_resized and len(tensor_shape) == len(inferred):
+        tensor_shape = declared_operand.info().shape
+        if self.importer.is_resized and len(tensor_shape) == len(inferred_shape):
             tensor_shape = TensorShape([None] * len(tensor_shape))
-        if not len(inferred) and tensor_shape == (1,):
-            return inferred
-        if not tensor_shape.accepts(inferred):
-            self.fail(f"its output {number} has shape {tensor_shape} in the document, but it gives {inferred}")
-        return TensorShape(g if isinstance(i, Dim) else None for g, i in zip(tensor_shape, inferred, strict=True))
+        if not len(inferred_shape) and tensor_shape == (1,):
+            return inferred_shape
+        if not tensor_shape.accepts(inferred_shape):
+            self.fail(f"its output {number} has shape {tensor_shape} in the document, but it gives {inferred_shape}")
+        return TensorShape(g if isinstance(i, Dim) else None for g, i in zip(tensor_shape, inferred_shape, strict=True))
 
 
-def _with(inferred: TensorInfo | None, quantization: Quantization | None) -> TensorInfo | None:
+def _with(inferred_info: TensorInfo | None, quantization: Quantization | None) -> TensorInfo | None:
     """Return the info to declare for an intermediate result: only the quantization, as type and shape are inferred.
 
     The result is None if there is no quantization to declare.
     """
-    if inferred is None or quantization is None:
+    if inferred_info is None or quantization is None:
         return None
-    return TensorInfo([None] * inferred.rank, inferred.dtype, quantization)
+    return TensorInfo([None] * inferred_info.rank, inferred_info.dtype, quantization)

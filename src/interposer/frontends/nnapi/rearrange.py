@@ -79,10 +79,10 @@ def split(node: Node) -> list[Value]:
 @operator("SLICE", inputs=3)
 def slice_(node: Node) -> list[Value]:
     """Convert SLICE; begin and size may be computed at run time if the document declares the output's size."""
-    x, declared = node.value(0), node.declared_shape()
+    x, declared_shape = node.value(0), node.declared_shape()
     if node.is_computed(1):
-        return [_sliced_from(node, x, node.value(1, rank=1), declared or node.integers_of(2, "the size"))]
-    sizes = declared if declared and node.is_computed(2) else node.integers_of(2, "the size")
+        return [_sliced_from(node, x, node.value(1, rank=1), declared_shape or node.integers_of(2, "the size"))]
+    sizes = declared_shape if declared_shape and node.is_computed(2) else node.integers_of(2, "the size")
     return node.results(Slice(node.integers_of(1, "the begin"), sizes), x)
 
 
@@ -171,8 +171,8 @@ def mirror_pad(node: Node) -> list[Value]:
 @operator("TILE", inputs=2)
 def tile(node: Node) -> list[Value]:
     """Convert TILE; multiples that are computed at run time are derived from the document's shapes."""
-    declared = node.declared_shape() if node.is_computed(1) else None
-    multiples = _multiples(node, declared) if declared else node.integers_of(1, "the multiples")
+    declared_shape = node.declared_shape() if node.is_computed(1) else None
+    multiples = _multiples(node, declared_shape) if declared_shape else node.integers_of(1, "the multiples")
     return node.results(Tile(multiples), node.value(0))
 
 
@@ -199,8 +199,8 @@ def reverse(node: Node) -> list[Value]:
 @operator("RESHAPE", inputs=2)
 def reshape(node: Node) -> list[Value]:
     """Convert RESHAPE; for a shape that is computed at run time, the document's output shape is used."""
-    declared = node.declared_shape() if node.is_computed(1) else None
-    return node.results(Reshape(declared or node.integers_of(1, "the shape")), node.value(0))
+    declared_shape = node.declared_shape() if node.is_computed(1) else None
+    return node.results(Reshape(declared_shape or node.integers_of(1, "the shape")), node.value(0))
 
 
 @operator("SQUEEZE", inputs=(1, 2))

@@ -50,8 +50,8 @@ def _axes(node: Node) -> tuple[int, ...]:
 
 def _reduced(node: Node, op: Op) -> list[Value]:
     x = node.value(0)
-    inferred = op.infer_infos(x.known)[0] if not op.violations(x.known) else None
-    if inferred is None or inferred.rank:
+    inferred_info = op.infer_infos(x.known)[0] if not op.violations(x.known) else None
+    if inferred_info is None or inferred_info.rank:
         return node.results(op, x)
     return node.results(Reshape((1,)), node.step(op, x, quantization=node.outputs[0].quantization))
 

@@ -36,9 +36,9 @@ class Bindings:
             ParseError: an input has an unsupported type.
             InvalidArgumentError: `shapes` has an unknown name, or disagrees with the model.
         """
-        declared = _with_distinct_unknowns({value.name: _declared(value) for value in inputs}, self._shapes)
-        shapes = resized({name: _shape(dims) for name, dims in declared.items()}, self._shapes)
-        self._check_values(declared)
+        declared_dims = _with_distinct_unknowns({value.name: _declared(value) for value in inputs}, self._shapes)
+        shapes = resized({name: _shape(dims) for name, dims in declared_dims.items()}, self._shapes)
+        self._check_values(declared_dims)
         for value in inputs:
             yield value.name, _info(value, shapes[value.name])
 

@@ -56,12 +56,12 @@ def claimed_quantizations(
         if node.op_type in _MOVES:
             moved_claims = set().union(*(claims_of_name.get(output, ()) for output in node.output))
             claims_of_name.setdefault(node.input[0], set()).update(moved_claims)
-    agreed = {
+    agreed_quantizations = {
         name: next(iter(claims_of_value))
         for name, claims_of_value in claims_of_name.items()
         if len(claims_of_value) == 1
     }
-    return {name: quantization for name, quantization in agreed.items() if quantization is not None}
+    return {name: quantization for name, quantization in agreed_quantizations.items() if quantization is not None}
 
 
 def _readers(nodes: Iterable[Message], values: set[str]) -> list[Message]:

@@ -281,8 +281,8 @@ def _steps(node: Node, phase: _Phase, query: Value, key: Value, value: Value) ->
     lengths = node.step(Addition(), phase.start, node.scalar_like(phase.steps, phase.start))
     if not node.flag("causal", True):
         lengths = node.step(Addition(), phase.lengths, node.scalar_like(1, phase.lengths))
-    loaded = caches if stores is None else [store.loaded(x) for store, x in zip(stores, caches, strict=True)]
-    return [_attended(node, phase, query, loaded, lengths), *caches]
+    loaded_caches = caches if stores is None else [store.loaded(x) for store, x in zip(stores, caches, strict=True)]
+    return [_attended(node, phase, query, loaded_caches, lengths), *caches]
 
 
 def _attended(node: Node, phase: _Phase, query: Value, caches: Sequence[Value], lengths: Value | None) -> Value:

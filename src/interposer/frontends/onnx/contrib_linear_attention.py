@@ -53,9 +53,9 @@ def _repeated(node: Node, query: Value, heads: int, groups: int) -> Value:
 @operator("CausalConvWithState", domain=MICROSOFT)
 def contrib_causal_convolution(node: Node) -> Sequence[Value]:
     """Convert CausalConvWithState, a depthwise convolution of the past state followed by the new steps."""
-    for name, supported in {"state_window": 0, "ndim": 1}.items():
-        if node.integer(name, supported) != supported:
-            node.unsupported(f"its {name} is {node.integer(name)}; {supported} is supported")
+    for name, supported_value in {"state_window": 0, "ndim": 1}.items():
+        if node.integer(name, supported_value) != supported_value:
+            node.unsupported(f"its {name} is {node.integer(name)}; {supported_value} is supported")
     if not node.flag("channels_last"):
         return convolved_with_state(node, node.value(0), node.optional(3), node.integer("dilation", 1))
     x, past = node.value(0), node.optional(3)

@@ -115,7 +115,10 @@ def scaled_product(
 
 
 def _by_column(node: Node, scale: Value, b: Value) -> Value:
-    """Return the scale of `b` as one number, or as one for each column; for several matrices, columns of each."""
+    """Return the scale of `b` as a scalar if it is one number, else unchanged: one number for each column of a matrix.
+
+    `ParseError` is raised for a scale of several dimensions whose rank differs from that of `b`.
+    """
     if scale.known.num_elements == 1:
         return reshaped(node, scale, [])
     if scale.known.rank > 1 and scale.known.rank != b.known.rank:

@@ -60,7 +60,7 @@ def matmul_of_few_bits(node: Node) -> Value:
     quantized = _first_columns(node, reshaped(node, quantized, [n, blocks_per_row * block_size]), k)
     scales = reshaped(node, _sized(node, 2, (n, blocks_per_row)), [n, blocks_per_row])
     weights = _dequantized(node, quantized, scales, bit_points(node, 3, bits, n, blocks_per_row), block_size, k)
-    return _with_bias(node, _product(node, a, weights, transposed=True), node.optional(5), n)
+    return _with_bias(node, _product(node, a, weights, is_transposed=True), node.optional(5), n)
 
 
 def _positive(node: Node, name: str) -> int:
@@ -191,12 +191,12 @@ def _dequantized_with_float_zeros(
     return node.cast(weights, scales.known.dtype)
 
 
-def _product(node: Node, a: Value, weights: Value, *, transposed: bool) -> Value:
-    """Return the product of `a` and a matrix, which is transposed before if `transposed`."""
+def _product(node: Node, a: Value, weights: Value, *, is_transposed: bool) -> Value:
+    """Return the product of `a` and a matrix, which is transposed before if `is_transposed`."""
     weights = node.cast(weights, a.known.dtype)
     if a.known.rank < 2:
-        return node.result(BatchMatMul(transpose_y=transposed), a, weights)
-    return node.result(FullyConnected(transpose_weight_matrix=transposed, keep_dims=a.known.rank > 2), a, weights)
+        return node.result(BatchMatMul(transpose_y=is_transposed), a, weights)
+    return node.result(FullyConnected(transpose_weight_matrix=is_transposed, keep_dims=a.known.rank > 2), a, weights)
 
 
 def _with_bias(node: Node, product: Value, bias: Value | None, n: int) -> Value:
@@ -216,14 +216,14 @@ def matmul_of_four_bit_floats(node: Node) -> Value:
     k, n, kind, block_size = _positive(node, "K"), _positive(node, "N"), node.integer("quant_type"), block_size_of(node)
     if kind not in _TABLES:
         raise ParseError(f"quant_type is {kind}; expected 0 (FP4) or 1 (NF4)")
-    a, transposed = node.value(0), node.flag("transB", True)
-    _check_columns(a, k if transposed else n, "K" if transposed else "N")
+    a, is_transposed = node.value(0), node.flag("transB", True)
+    _check_columns(a, k if is_transposed else n, "K" if is_transposed else "N")
     packed, count, blocks = _sized(node, 1, (-(-n * k // 2),)), n * k, -(-n * k // block_size)
     unscaled = _by_table(node, reshaped(node, packed, [-1]), _TABLES[kind], count)
     absmax = reshaped(node, _sized(node, 2, (blocks,)), [-1])
     scales = node.step(Gather(0), node.cast(absmax, DataType.FLOAT32), node.constant(np.arange(count) // block_size))
     weights = reshaped(node, node.step(Multiplication(), unscaled, scales), [n, k])
-    return _product(node, a, weights, transposed=transposed)
+    return _product(node, a, weights, is_transposed=is_transposed)
 
 
 def _by_table(node: Node, packed: Value, table: Sequence[float], count: int) -> Value:
@@ -255,7 +255,7 @@ def matmul_of_packed_blocks(node: Node) -> Value:
     nibbles = packed_blocks[:, :, 4 + has_zero_points :].reshape(n, blocks, block_size // 32, 16)
     integers = np.concatenate([nibbles & 15, nibbles >> 4], axis=-1).reshape(n, blocks * block_size)[:, :k]
     operands = [_constant_of_bits(node, integers, 4), node.constant(scales), _constant_of_bits(node, zero_points, 4)]
-    return _product(node, a, node.step(BlockDequantize(block_size, 1), *operands), transposed=True)
+    return _product(node, a, node.step(BlockDequantize(block_size, 1), *operands), is_transposed=True)
 
 
 def _matrix_shape(node: Node) -> tuple[int, int]:

@@ -59,20 +59,21 @@ def if_(node: Node) -> Sequence[Value]:
     counts = [len(graph.output) for graph in branches]
     if counts[0] != counts[1]:
         raise ParseError(f"its graphs have {counts[0]} and {counts[1]} outputs; expected the same number")
-    converted = [_branch(node, graph) for graph in branches]
-    if None in converted:
+    converted_branches = [_branch(node, graph) for graph in branches]
+    if None in converted_branches:
         return node.give_up()
-    failures = reasons(converted)
+    failures = reasons(converted_branches)
     regions = [
-        branch_region if isinstance(branch_region, Region) else Region(Graph(), (), ()) for branch_region in converted
+        branch_region if isinstance(branch_region, Region) else Region(Graph(), (), ())
+        for branch_region in converted_branches
     ]
     if not any(failures):
         _check_ranks(node, condition, regions)
-    captured = list(dict.fromkeys(value for branch_region in regions for value in branch_region.captured))
+    captured_values = list(dict.fromkeys(value for branch_region in regions for value in branch_region.captured))
     return node.control(
         If(counts[0], *failures),
-        [condition, *captured],
-        [rebound(branch_region, captured) for branch_region in regions],
+        [condition, *captured_values],
+        [rebound(branch_region, captured_values) for branch_region in regions],
     )
 
 
@@ -116,42 +117,44 @@ def _check_counts(graph: Message, num_inputs: int, num_outputs: int) -> None:
 # --- Loop -------------------------------------------------------------------------------------------------------------
 
 
-def _converged_region(node: Node, body: Message, initial: Infos, head: Infos, tail: Infos, skip: int) -> Region | None:
+def _converged_region(
+    node: Node, body: Message, initial_infos: Infos, head: Infos, tail: Infos, skip: int
+) -> Region | None:
     """Return the region of a loop body, converted repeatedly until the infos of the carried values no longer change.
 
-    The region's inputs are `head`, the carried values (at first with the infos `initial`) and `tail`. Its first `skip`
-    outputs are not carried values. The result is None if the body has unsupported operators.
+    The region's inputs are `head`, the carried values (at first with the infos `initial_infos`) and `tail`. Its first
+    `skip` outputs are not carried values. The result is None if the body has unsupported operators.
     """
-    carried = tuple(info.with_constant(None) for info in initial)
+    carried_infos = tuple(info.with_constant(None) for info in initial_infos)
     arrays = initializers(node.importer, body)
     while True:
-        body_region = region(node.importer, body, [*head, *carried, *tail], arrays)
+        body_region = region(node.importer, body, [*head, *carried_infos, *tail], arrays)
         if body_region is None:
             return None
-        body_region = _with_optionals_wrapped(body_region, carried, skip)
-        returned_infos = body_region.infos[skip : skip + len(carried)]
-        merged_infos = merged_carried(carried, returned_infos)
-        if merged_infos == carried:
+        body_region = _with_optionals_wrapped(body_region, carried_infos, skip)
+        returned_infos = body_region.infos[skip : skip + len(carried_infos)]
+        merged_infos = merged_carried(carried_infos, returned_infos)
+        if merged_infos == carried_infos:
             return body_region
-        carried = merged_infos
+        carried_infos = merged_infos
 
 
-def _with_optionals_wrapped(body_region: Region, carried: Infos, skip: int) -> Region:
+def _with_optionals_wrapped(body_region: Region, carried_infos: Infos, skip: int) -> Region:
     """Return the region with an OptionalConstruct layer added where a carried value must be an optional, but is not.
 
-    A body may return the bare element of an optional that it was given. `carried` are the infos of the carried values,
-    which begin at output `skip`; the result's `held` lists those that were wrapped.
+    A body may return the bare element of an optional that it was given. `carried_infos` are the infos of the carried
+    values, which begin at output `skip`; the result's `held` lists those that were wrapped.
     """
     infos, held_positions = list(body_region.infos), list[int]()
-    for index, info in enumerate(carried):
+    for index, info in enumerate(carried_infos):
         output = body_region.graph.outputs[skip + index]
         if info.dtype is not DataType.OPTIONAL or infos[skip + index].dtype is DataType.OPTIONAL:
             continue
-        wrapped = body_region.graph.add(OptionalConstruct(), output.values)
-        for error in infer_layer(wrapped):
+        wrapping_layer = body_region.graph.add(OptionalConstruct(), output.values)
+        for error in infer_layer(wrapping_layer):
             raise ParseError(error)
-        body_region.graph.set_input(output, 0, wrapped.output)
-        infos[skip + index] = wrapped.output.known
+        body_region.graph.set_input(output, 0, wrapping_layer.output)
+        infos[skip + index] = wrapping_layer.output.known
         held_positions.append(index)
     return body_region._replace(infos=tuple(infos), held=tuple(held_positions))
 
@@ -160,50 +163,52 @@ def _with_optionals_wrapped(body_region: Region, carried: Infos, skip: int) -> R
 def loop(node: Node) -> Sequence[Value]:
     """Convert Loop; a loop with a small known number of iterations is unrolled."""
     body, trip_count, condition = node.graph("body"), node.optional(0), node.optional(1)
-    initial = [node.value(index) for index in range(2, node.num_inputs)]
-    _check_counts(body, 2 + len(initial), 1 + max(len(initial), node.num_outputs))
-    unrolled = _unrolled_loop(node, body, trip_count, condition, initial)
+    initial_values = [node.value(index) for index in range(2, node.num_inputs)]
+    _check_counts(body, 2 + len(initial_values), 1 + max(len(initial_values), node.num_outputs))
+    unrolled = _unrolled_loop(node, body, trip_count, condition, initial_values)
     if unrolled is not None:
         return unrolled
     iteration_infos = TensorInfo((), DataType.INT64), TensorInfo((), DataType.BOOL, None, np.array(True))
-    body_region = _converged_region(node, body, tuple(value.known for value in initial), iteration_infos, (), skip=1)
+    body_region = _converged_region(
+        node, body, tuple(value.known for value in initial_values), iteration_infos, (), skip=1
+    )
     if body_region is None:
         return node.give_up()
-    op = Loop(len(initial), len(body.output) - 1 - len(initial))
-    outputs = node.control(op, [trip_count, condition, *initial, *body_region.captured], [body_region.graph])
+    op = Loop(len(initial_values), len(body.output) - 1 - len(initial_values))
+    outputs = node.control(op, [trip_count, condition, *initial_values, *body_region.captured], [body_region.graph])
     return [
         node.step(OptionalGetElement(), output) if k in body_region.held else output for k, output in enumerate(outputs)
     ]
 
 
 def _unrolled_loop(
-    node: Node, body: Message, trip_count: Value | None, condition: Value | None, initial: list[Value]
+    node: Node, body: Message, trip_count: Value | None, condition: Value | None, initial_values: list[Value]
 ) -> list[Value] | None:
     """Return the outputs of a Loop whose body is converted once per iteration, with no loop layer.
 
-    `initial` are the initial carried values. The result is None if the loop must become a layer: the number of
+    `initial_values` are the initial carried values. The result is None if the loop must become a layer: the number of
     iterations is unknown or too large, or an iteration computes the condition at run time.
     """
     count = _known_count(trip_count, condition)
-    num_scan_outputs = len(body.output) - 1 - len(initial)
+    num_scan_outputs = len(body.output) - 1 - len(initial_values)
     if count is None or not _is_few(node, count, body) or (num_scan_outputs and not count):
         return None
-    carried, collected_values = initial, list[list[Value]]()
+    carried_values, collected_values = initial_values, list[list[Value]]()
     mark, arrays = node.importer.mark(), initializers(node.importer, body)
     for iteration in range(count):
         iteration_values = [node.constant(np.array(iteration, np.int64)), node.constant(np.array(True))]
-        outputs = in_place(node.importer, body, [*iteration_values, *carried], arrays)
+        outputs = in_place(node.importer, body, [*iteration_values, *carried_values], arrays)
         if outputs is None:
             return node.give_up()
         continues = _known(outputs[0], DataType.BOOL)
         if continues is None:
             node.importer.forget(mark)
             return None
-        carried = outputs[1 : 1 + len(initial)]
-        collected_values.append(outputs[1 + len(initial) :])
+        carried_values = outputs[1 : 1 + len(initial_values)]
+        collected_values.append(outputs[1 + len(initial_values) :])
         if not continues:
             break
-    return [*carried, *(node.step(Stack(0), *values) for values in zip(*collected_values, strict=True))]
+    return [*carried_values, *(node.step(Stack(0), *values) for values in zip(*collected_values, strict=True))]
 
 
 def _is_few(node: Node, iterations: int, body: Message) -> bool:
@@ -271,7 +276,7 @@ def _slices(op: Scan, infos: Infos) -> Infos:
 
 
 def _unrolled_scan(node: Node, body: Message, op: Scan, values: list[Value], length: int) -> list[Value]:
-    carried, scanned, collected_values = values[: op.num_states], values[op.num_states :], list[list[Value]]()
+    carried_values, scanned, collected_values = values[: op.num_states], values[op.num_states :], list[list[Value]]()
     axes = [op.axis(index, value.known.rank) for index, value in enumerate(scanned)]
     backwards, arrays = op.reverse_inputs or (False,) * len(scanned), initializers(node.importer, body)
     for iteration in range(length):
@@ -280,16 +285,16 @@ def _unrolled_scan(node: Node, body: Message, op: Scan, values: list[Value], len
             node.step(Gather(axis), value, node.constant(np.array(position)))
             for axis, value, position in zip(axes, scanned, positions, strict=True)
         ]
-        outputs = in_place(node.importer, body, [*carried, *slices], arrays)
+        outputs = in_place(node.importer, body, [*carried_values, *slices], arrays)
         if outputs is None:
             return node.give_up()
-        carried = outputs[: op.num_states]
+        carried_values = outputs[: op.num_states]
         collected_values.append(outputs[op.num_states :])
     stacked = [
         _stacked(node, op, index, slices_of_output)
         for index, slices_of_output in enumerate(zip(*collected_values, strict=True))
     ]
-    return [*carried, *stacked]
+    return [*carried_values, *stacked]
 
 
 def _stacked(node: Node, op: Scan, index: int, slices: Sequence[Value]) -> Value:

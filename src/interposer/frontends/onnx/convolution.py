@@ -204,8 +204,10 @@ def _transposed_volume(node: Node, node_windows: Windows) -> Value:
     kernels = reshaped(node, weights, [groups, channels // groups, -1])
     products = node.step(BatchMatMul(transpose_x=True), kernels, grouped_x)
     columns = reshaped(node, products, [batch, -1, math.prod(volume)])
-    covered = node_windows._replace(before=_non_negative(node_windows.before), after=_non_negative(node_windows.after))
-    op = Col2Im(**covered.lists(), image_shape=sizes)
+    covered_windows = node_windows._replace(
+        before=_non_negative(node_windows.before), after=_non_negative(node_windows.after)
+    )
+    op = Col2Im(**covered_windows.lists(), image_shape=sizes)
     if bias is None:
         return node.result(op, columns)
     return node.result(Addition(), node.step(op, columns), reshaped(node, bias, [-1, 1, 1, 1]))

@@ -67,12 +67,12 @@ def guarded(convert: Converter) -> Converter:
     @functools.wraps(convert)
     def checked(node: Node) -> Value | Sequence[Value | None]:
         try:
-            converted = convert(node)
+            converted_node = convert(node)
         except InterposerError:
             raise
         except Exception as error:
             raise ParseError(f"its function failed ({type(error).__name__}: {error})") from error
-        outputs = list(converted) if isinstance(converted, list | tuple) else [converted]
+        outputs = list(converted_node) if isinstance(converted_node, list | tuple) else [converted_node]
         for output in outputs:
             if not isinstance(output, Value | None):
                 raise ParseError(f"its function returned {output!r}; expected a Value, or a sequence of such")

@@ -119,10 +119,10 @@ def bit_shift(node: Node) -> Value:
 @operator("IsInf", since=10)
 def is_infinite(node: Node) -> Value:
     """Convert IsInf; attributes can exclude infinities of one sign."""
-    positive, negative = node.flag("detect_positive", True), node.flag("detect_negative", True)
-    if not positive and not negative:
+    detects_positive, detects_negative = node.flag("detect_positive", True), node.flag("detect_negative", True)
+    if not detects_positive and not detects_negative:
         node.unsupported("it looks for infinities of no sign")
-    op = IS_INF if positive and negative else IS_POSITIVE_INF if positive else IS_NEGATIVE_INF
+    op = IS_INF if detects_positive and detects_negative else IS_POSITIVE_INF if detects_positive else IS_NEGATIVE_INF
     return node.result(op, node.value(0))
 
 

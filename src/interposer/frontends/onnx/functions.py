@@ -57,7 +57,7 @@ class Functions:
             self._definitions[key] = function
         self._graph = model.graph
         self._taken_names: set[str] | None = None
-        self._counts: dict[FunctionKey, int] = {}
+        self._count_of_function: dict[FunctionKey, int] = {}
         if self._definitions:
             self._count(model.graph.node, ())
 
@@ -85,9 +85,9 @@ class Functions:
             raise ParseError(f"the function {_title(key)} calls itself")
         if len(calls) == _DEEPEST:
             raise ParseError(f"its functions call each other more than {_DEEPEST} deep")
-        if key not in self._counts:
-            self._counts[key] = self._count(self._definitions[key].node, (*calls, key))
-        return self._counts[key]
+        if key not in self._count_of_function:
+            self._count_of_function[key] = self._count(self._definitions[key].node, (*calls, key))
+        return self._count_of_function[key]
 
     def find(self, node: Message) -> Message | None:
         """Return the `FunctionProto` of the model that a node calls, or None if the node is an operator."""
@@ -195,8 +195,8 @@ def _numbered(kind: str, counts: Counter[str]) -> str:
 
 def _undefined(function: Message) -> set[str]:
     """Return the names that nodes of a function use, but that are neither its inputs nor computed by its nodes."""
-    computed = {name for inner in function.node for name in inner.output}
-    return {name for inner in function.node for name in names_in(inner)} - computed - {*function.input}
+    computed_names = {name for inner in function.node for name in inner.output}
+    return {name for inner in function.node for name in names_in(inner)} - computed_names - {*function.input}
 
 
 def _needed(function: Message, node: Message, names: _Names) -> list[Message]:
@@ -212,11 +212,11 @@ def _needed(function: Message, node: Message, names: _Names) -> list[Message]:
 
 
 def _problems(function: Message, used_outputs: Sequence[str], names: _Names) -> Iterator[str]:
-    computed = [name for node in function.node for name in node.output if name]
+    computed_names = [name for node in function.node for name in node.output if name]
     seen_names = set(function.input)
     if len(seen_names) < len(function.input):
         yield "two inputs have one name"
-    for name in computed:
+    for name in computed_names:
         if name in seen_names:
             yield f"the value {name!r} is defined twice"
         seen_names.add(name)
@@ -250,10 +250,10 @@ def _renamed(node: Message, names: Callable[[str], str], attributes: Mapping[str
         source = attributes.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
         if source is None:
             continue  # an attribute without a value is dropped
-        resolved = copy.attribute.add()
-        resolved.CopyFrom(source)
-        resolved.name = attribute.name
-        for graph in graphs_in(resolved) if source is attribute else ():
+        resolved_attribute = copy.attribute.add()
+        resolved_attribute.CopyFrom(source)
+        resolved_attribute.name = attribute.name
+        for graph in graphs_in(resolved_attribute) if source is attribute else ():
             _rename_graph(graph, names, attributes)
     return copy
 

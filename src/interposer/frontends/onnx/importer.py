@@ -147,8 +147,8 @@ class GraphImporter(ImportState):
             self._refuse(message, name, domain, UnsupportedFormError(""))
 
     def _run(self, converter: Converter, node: Node, outputs: Sequence[str]) -> None:
-        converted = converter(node)
-        results = [converted] if isinstance(converted, Value) else list(converted)
+        converted_node = converter(node)
+        results = [converted_node] if isinstance(converted_node, Value) else list(converted_node)
         results += [None] * (len(outputs) - len(results))
         for number, (name, value) in enumerate(zip(outputs, results, strict=False)):
             if name and value is None:

@@ -192,8 +192,8 @@ def _infos(model: _Read, shapes: Shapes, values: Values) -> Iterator[tuple[str, 
     An input gets the quantization of an annotation, or the one that all nodes that use it imply.
     """
     graph, arrays = model.message.graph, model.arrays(values)
-    settled = {name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)}
-    infos = dict(Bindings(shapes, settled).infos(_inputs(graph, values)))
+    settled_shapes = {name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)}
+    infos = dict(Bindings(shapes, settled_shapes).infos(_inputs(graph, values)))
     claims: dict[str, Quantization] = {}
     integers = [name for name, info in infos.items() if info.dtype in QUANTIZABLE]
     if integers:
@@ -256,14 +256,14 @@ def _name_problems(graph: Message, names: Sequence[Sequence[str]]) -> Iterator[s
     yield from _twice(inputs, "input")
     yield from _twice(initializers, "initializer")
     yield from _twice([*dict.fromkeys([*inputs, *initializers]), *results], "value")
-    defined = {*inputs, *initializers, *results}
-    if not defined.issuperset(chain.from_iterable(names)):
+    defined_names = {*inputs, *initializers, *results}
+    if not defined_names.issuperset(chain.from_iterable(names)):
         for node, node_inputs in zip(graph.node, names, strict=True):
             for name in node_inputs:
-                if name not in defined:
+                if name not in defined_names:
                     yield f"node {node.name or node.op_type!r} takes the value {name!r}, which is not defined"
     for output in graph.output:
-        if output.name not in defined:
+        if output.name not in defined_names:
             yield f"the output {output.name!r} is not defined"
 
 

@@ -58,15 +58,15 @@ def in_running_order(
     producers, needs = _dependencies(nodes, list(map(names_in, nodes)) if names is None else names)
     is_sorted = all(producer < index for index, producers_of_node in enumerate(needs) for producer in producers_of_node)
     order = range(len(nodes)) if is_sorted else _sorted(needs, nodes)
-    needed = _reached([producers[name] for name in outputs if name in producers], needs)
-    return [nodes[index] for index in order if index in needed]
+    needed_indices = _reached([producers[name] for name in outputs if name in producers], needs)
+    return [nodes[index] for index in order if index in needed_indices]
 
 
 def needed_nodes(nodes: Sequence[Message], outputs: Iterable[str]) -> list[Message]:
     """Return the nodes that the outputs depend on, in the order of `nodes`."""
     producers, needs = _dependencies(nodes, list(map(names_in, nodes)))
-    needed = _reached([producers[name] for name in outputs if name in producers], needs)
-    return [node for index, node in enumerate(nodes) if index in needed]
+    needed_indices = _reached([producers[name] for name in outputs if name in producers], needs)
+    return [node for index, node in enumerate(nodes) if index in needed_indices]
 
 
 def _dependencies(nodes: Sequence[Message], names: Sequence[Sequence[str]]) -> tuple[dict[str, int], list[set[int]]]:
@@ -79,13 +79,13 @@ def _dependencies(nodes: Sequence[Message], names: Sequence[Sequence[str]]) -> t
 
 
 def _reached(pending_nodes: list[int], needs: Sequence[set[int]]) -> set[int]:
-    reached: set[int] = set()
+    reached_indices: set[int] = set()
     while pending_nodes:
         index = pending_nodes.pop()
-        if index not in reached:
-            reached.add(index)
+        if index not in reached_indices:
+            reached_indices.add(index)
             pending_nodes += needs[index]
-    return reached
+    return reached_indices
 
 
 def _sorted(needs: Sequence[set[int]], nodes: Sequence[Message]) -> list[int]:
@@ -119,10 +119,10 @@ def cut(document: Document, inputs: Sequence[str], outputs: Sequence[str] | None
     if not inputs and not outputs:
         return document
     graph = document.model.graph
-    computed = {name for node in graph.node for name in node.output if name}
+    computed_names = {name for node in graph.node for name in node.output if name}
     infos = {value.name: value for value in (*graph.value_info, *graph.output)}
-    new_inputs = [infos[name] for name in dict.fromkeys(inputs) if name in computed and name in infos]
-    known_names = computed | {value.name for value in (*graph.input, *graph.initializer)}
+    new_inputs = [infos[name] for name in dict.fromkeys(inputs) if name in computed_names and name in infos]
+    known_names = computed_names | {value.name for value in (*graph.input, *graph.initializer)}
     new_outputs = list(outputs) if outputs is not None and outputs and known_names.issuperset(outputs) else None
     if not new_inputs and new_outputs is None:
         return document

@@ -64,8 +64,11 @@ def pooled(node: Node, x: Value, algorithm: PoolingAlgorithm, padding: PaddingMe
     if algorithm is PoolingAlgorithm.MAX and node_windows.miss(image):
         if node.flag("ceil_mode"):
             node.concrete(spatial_shape, "image")
-        enclosed, rounding = node_windows.enclosed(image, rounded_up=node.flag("ceil_mode")), OutputShapeRounding.FLOOR
-        x, node_windows = _bordered(node, x, enclosed), node_windows.unpadded()
+        enclosed_windows, rounding = (
+            node_windows.enclosed(image, rounded_up=node.flag("ceil_mode")),
+            OutputShapeRounding.FLOOR,
+        )
+        x, node_windows = _bordered(node, x, enclosed_windows), node_windows.unpadded()
     op_class = Pooling3d if node_windows.axes == 3 else Pooling2d
     op = op_class(
         algorithm,
@@ -80,13 +83,13 @@ def pooled(node: Node, x: Value, algorithm: PoolingAlgorithm, padding: PaddingMe
     return final_reshape(node, result_image, (batch, channels, width), 2)
 
 
-def _bordered(node: Node, x: Value, enclosed: Windows) -> Value:
+def _bordered(node: Node, x: Value, enclosed_windows: Windows) -> Value:
     """Return images with the padding of windows, as elements that have the lowest number of the type.
 
     This number is the maximum of a window that contains nothing else.
     """
     image = as_image(node, x)
-    pads = tuple(zip(enclosed.before, enclosed.after, strict=True))
+    pads = tuple(zip(enclosed_windows.before, enclosed_windows.after, strict=True))
     return node.step(Pad(((0, 0), (0, 0), *pads), lowest(image.known)), image)
 
 

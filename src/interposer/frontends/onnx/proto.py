@@ -66,8 +66,8 @@ def onnx_package() -> Any:
 
 
 def _document(view: memoryview, path: Path | None) -> Document:
-    separated = set_apart(view)
-    return Document(_checked(_decoded(bytes(separated.message))), path, separated.data)
+    separated_arrays = set_apart(view)
+    return Document(_checked(_decoded(bytes(separated_arrays.message))), path, separated_arrays.data)
 
 
 def _decoded(content: bytes) -> Message:

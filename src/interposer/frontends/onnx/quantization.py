@@ -268,8 +268,8 @@ def _axis_of_blocks(node: Node) -> int | None:
     if size < 1 or len(scale_shape) != len(shape) or len(shape) == MAX_RANK:
         return None
     axis = checked_axis(node.integer("axis", 1), len(shape))
-    covered = [dimension * size if i == axis else dimension for i, dimension in enumerate(scale_shape)]
-    return axis if shape.is_concrete and tuple(covered) == tuple(shape) else None
+    covered_sizes = [dimension * size if i == axis else dimension for i, dimension in enumerate(scale_shape)]
+    return axis if shape.is_concrete and tuple(covered_sizes) == tuple(shape) else None
 
 
 def _merged(node: Node, op: Op, *operands: Value) -> Value:

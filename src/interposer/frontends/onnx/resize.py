@@ -324,11 +324,11 @@ def _agrees(op: Resize, axis: _Axis, style: _Style) -> bool:
         return False
     mode = "align_corners" if op.align_corners else "half_pixel" if op.half_pixel_centers else "asymmetric"
     exact_axis = axis._replace(scale=axis.target / axis.size)
-    expected, sampled = (
+    expected_coordinates, sampled_coordinates = (
         np.clip(_input_coordinates(resized_axis, transformation), 0, axis.size - 1)
         for resized_axis, transformation in ((axis, style.coordinates), (exact_axis, mode))
     )
-    return bool(np.allclose(expected, sampled, rtol=0, atol=1e-6 * axis.size))
+    return bool(np.allclose(expected_coordinates, sampled_coordinates, rtol=0, atol=1e-6 * axis.size))
 
 
 def _resized_along(node: Node, value: Value, axis: _Axis, style: _Style, make: Callable[..., Value]) -> Value:

@@ -37,10 +37,10 @@ def standard_function(node: Message, version: int, info_of: Callable[[str], Tens
         function_version = _newest_version(schema.context_dependent_function_opset_versions, version)
         _check_node(schema, node)
         input_types = [_type_proto(onnx, info_of(name) if name else None).SerializeToString() for name in node.input]
-        serialized = schema.get_context_dependent_function_with_opset_version(
+        serialized_function = schema.get_context_dependent_function_with_opset_version(
             function_version, node.SerializeToString(), input_types
         )
-        function.ParseFromString(serialized)
+        function.ParseFromString(serialized_function)
     return function if function.node else None
 
 

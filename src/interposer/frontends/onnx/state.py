@@ -142,9 +142,9 @@ class ImportState(Importer):
     def keep_names(self) -> None:
         """Record on the values of the network the names that they have in the model."""
         keep_names(self.network.graph, self._values.items())
-        unused = {name: info for name, info in self._read_arrays.items() if name not in self._values}
-        small = {name: info for name, info in unused.items() if info.num_elements <= RETAINED_ELEMENTS}
-        self.network.graph.folded = {**self.network.graph.folded, **small}
+        unused_infos = {name: info for name, info in self._read_arrays.items() if name not in self._values}
+        small_infos = {name: info for name, info in unused_infos.items() if info.num_elements <= RETAINED_ELEMENTS}
+        self.network.graph.folded = {**self.network.graph.folded, **small_infos}
 
 
 def _fits(info: TensorInfo, annotation: Quantization | None) -> bool:

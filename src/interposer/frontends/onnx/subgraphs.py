@@ -56,8 +56,8 @@ class Scope(GraphImporter):
 
     def bind(self, values: Sequence[Value]) -> None:
         """Let the inputs of the subgraph stand for `values`, in order."""
-        for declared, value in zip(self.graph.input, values, strict=True):
-            self.define(declared.name, value)
+        for declared_input, value in zip(self.graph.input, values, strict=True):
+            self.define(declared_input.name, value)
 
     def converted(self) -> list[Value] | None:
         """Convert the subgraph's nodes, and return its outputs; None if one depends on an unsupported operator."""
@@ -199,11 +199,11 @@ def _spend(outer: ImportState, graph: Message) -> None:
 def _problems(graph: Message, depth: int) -> Iterator[str]:
     if depth > _DEPTH:
         yield f"graphs are nested in more than {_DEPTH} levels, which is not supported"
-    defined = [*(value.name for value in graph.input), *(tensor.name for tensor in graph.initializer)]
-    defined += [tensor.values.name for tensor in graph.sparse_initializer]
-    defined += [name for node in graph.node for name in node.output if name]
+    defined_names = [*(value.name for value in graph.input), *(tensor.name for tensor in graph.initializer)]
+    defined_names += [tensor.values.name for tensor in graph.sparse_initializer]
+    defined_names += [name for node in graph.node for name in node.output if name]
     seen_names: set[str] = set()
-    for name in defined:
+    for name in defined_names:
         if name in seen_names:
             yield f"the graph {graph.name!r} defines the value {name!r} twice"
         seen_names.add(name)

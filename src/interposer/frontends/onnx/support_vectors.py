@@ -135,8 +135,10 @@ def _probabilities(node: Node, scores: Value, num_classes: int) -> Value:
     a, b = (node.constant(_of_pairs(node, name, num_pairs).astype(dtype)) for name in ("prob_a", "prob_b"))
     of_second = node.step(SIGMOID, node.step(Addition(), node.step(Multiplication(), scores, a), b))
     of_first = node.step(Subtraction(), node.scalar_like(1, scores), of_second)
-    least, most = (node.scalar_like(bound, scores) for bound in (1e-7, 1 - 1e-7))
-    return node.step(PairwiseCoupling(), node.step(Minimum(), node.step(Maximum(), of_first, least), most))
+    least_probability, most_probability = (node.scalar_like(bound, scores) for bound in (1e-7, 1 - 1e-7))
+    return node.step(
+        PairwiseCoupling(), node.step(Minimum(), node.step(Maximum(), of_first, least_probability), most_probability)
+    )
 
 
 def _of_pairs(node: Node, name: str, num_pairs: int) -> Array:

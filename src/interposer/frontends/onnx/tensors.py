@@ -181,11 +181,11 @@ def _from_field(tensor: Message, dtype: DataType, shape: tuple[int, ...]) -> Arr
     return _typed(field, dtype, count).reshape(shape)
 
 
-def _text(encoded: bytes) -> str:
+def _text(encoded_text: bytes) -> str:
     try:
-        return encoded.decode("utf-8")
+        return encoded_text.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ParseError(f"a string is not UTF-8: {encoded[:40]!r}") from error
+        raise ParseError(f"a string is not UTF-8: {encoded_text[:40]!r}") from error
 
 
 def _typed(field: Message, dtype: DataType, count: int) -> Array:

@@ -239,18 +239,16 @@ class _Forest:
         trees = [tree for (tree, _), compares in zip(self._keys, self._is_inner, strict=True) if compares]
         return list(zip(trees, ends, strict=True))
 
-    def _roots(self, reached: set[tuple[int, int]]) -> Array:
+    def _roots(self, reached_nodes: set[tuple[int, int]]) -> Array:
         """Return the root of each tree: the first node that no node leads to.
 
-        A leaf is a root only if it is the whole tree.
-
-        `reached` are the nodes that another node leads to, as pairs (tree, node). `ParseError` is raised if a tree has
-        no root.
+        A leaf is a root only if it is the whole tree. `reached_nodes` are the nodes that another node leads to, as
+        pairs (tree, node). `ParseError` is raised if a tree has no root.
         """
         roots: dict[int, int] = {}
         trees_with_inner_nodes = {tree for (tree, _), branch in self._branches.items() if branch >= 0}
         for (tree, node_id), branch in self._branches.items():
-            if (tree, node_id) not in reached and (branch >= 0 or tree not in trees_with_inner_nodes):
+            if (tree, node_id) not in reached_nodes and (branch >= 0 or tree not in trees_with_inner_nodes):
                 roots.setdefault(tree, branch)
         rootless = sorted({tree for tree, _ in self._keys} - roots.keys())
         if rootless:

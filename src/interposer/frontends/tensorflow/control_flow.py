@@ -76,11 +76,11 @@ def _converted_if(
     node: Node, condition: Value, branches: Sequence[Callable[[bool], Region | None]]
 ) -> Absent | list[Value]:
     """Add an If with the branches that two functions convert; see `branch`. One of them may not fit the shapes."""
-    converted = [branch(node.importer.refusals, convert) for convert in branches]
-    if None in converted:
+    converted_branches = [branch(node.importer.refusals, convert) for convert in branches]
+    if None in converted_branches:
         return Absent.MISSING
-    failures = reasons(converted)
-    regions = [region if isinstance(region, Region) else Region(Graph(), (), ()) for region in converted]
+    failures = reasons(converted_branches)
+    regions = [region if isinstance(region, Region) else Region(Graph(), (), ()) for region in converted_branches]
     num_outputs = max(len(region.infos) for region in regions)
     return _added_if(node, condition, If(num_outputs, *failures), regions) if num_outputs else Absent.MISSING
 
@@ -147,8 +147,8 @@ def _selected(node: Node, predicate: Value, branches: Mapping[bool, tuple[Value,
     is_same = if_true.known.with_constant(None) == if_false.known.with_constant(None)
     if is_empty and is_same and if_true.known.is_ranked:
         return node.result(Where(), predicate, if_true, if_false)
-    converted = [partial(_branch, scope, branches[truth][1], predicate, truth) for truth in (True, False)]
-    results = _converted_if(node, predicate, converted)
+    converted_branches = [partial(_branch, scope, branches[truth][1], predicate, truth) for truth in (True, False)]
+    results = _converted_if(node, predicate, converted_branches)
     return results if isinstance(results, Absent) else results[0]
 
 
@@ -164,9 +164,9 @@ def _branch(scope: Scope, text: str, predicate: Value, truth: bool, captures_sha
 def _added_if(node: Node, condition: Value, op: If, regions: Sequence[Region]) -> list[Value]:
     """Add an If with these regions, which get all values that either of them captures."""
     condition = _predicate(node, condition)
-    captured = list(dict.fromkeys(value for region in regions for value in region.captured))
-    graphs = [region.rebound(captured) for region in regions]
-    return list(node.control(op, [condition, *captured], graphs))
+    captured_values = list(dict.fromkeys(value for region in regions for value in region.captured))
+    graphs = [region.rebound(captured_values) for region in regions]
+    return list(node.control(op, [condition, *captured_values], graphs))
 
 
 def _index(number: int) -> Any:
@@ -269,8 +269,8 @@ def _looped(
     if with_tensors is None:
         return Absent.MISSING
     arguments = with_tensors
-    carried = [_tensor(arguments[i]) for i in carried_positions]
-    infos = [value.known.with_constant(None) for value in carried]
+    carried_values = [_tensor(arguments[i]) for i in carried_positions]
+    infos = [value.known.with_constant(None) for value in carried_values]
     while True:
         info_by_position = dict(zip(carried_positions, infos, strict=True))
         (loop_body, results), (loop_test, test_results) = (
@@ -284,10 +284,12 @@ def _looped(
         if merged_infos == infos:
             break
         infos = merged_infos
-    captured = list(dict.fromkeys((*test_region.captured, *body_region.captured)))
-    graphs = [loop_region.rebound(captured, len(carried_positions)) for loop_region in (test_region, body_region)]
+    captured_values = list(dict.fromkeys((*test_region.captured, *body_region.captured)))
+    graphs = [
+        loop_region.rebound(captured_values, len(carried_positions)) for loop_region in (test_region, body_region)
+    ]
     outputs = list(arguments)
-    final_values = node.control(While(len(carried_positions)), [*carried, *captured], graphs)
+    final_values = node.control(While(len(carried_positions)), [*carried_values, *captured_values], graphs)
     for position, value in zip(carried_positions, final_values, strict=True):
         outputs[position] = value
     return outputs

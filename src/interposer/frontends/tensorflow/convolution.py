@@ -152,9 +152,9 @@ def bias_add(node: Node) -> Value:
     """Convert BiasAdd: the bias of the convolution or product before it, or an addition to the channels."""
     x, bias = node.value(0), node.value(1)
     is_channels_last = node.text("data_format", "NHWC") != "NCHW"
-    fused = biased(node, x, bias) if is_channels_last or _is_channels_first(x) else None
-    if fused is not None:
-        return fused
+    biased_x = biased(node, x, bias) if is_channels_last or _is_channels_first(x) else None
+    if biased_x is not None:
+        return biased_x
     if not is_channels_last and x.known.rank > 2:
         bias = reshaped(node, bias, [bias.known.shape[0], *[1] * (x.known.rank - 2)])
     return node.result(Addition(), x, bias)

@@ -156,14 +156,14 @@ class Scope(Importer):
             ParseError: a name is not defined, or nodes depend on themselves.
         """
         order: list[NodeDef] = []
-        visited = set(self._results)
+        visited_names = set(self._results)
         for text in texts:
-            self._visit(self.reference(text).node, text, visited, order)
+            self._visit(self.reference(text).node, text, visited_names, order)
         return order
 
-    def _visit(self, start: str, text: str, visited: set[str], order: list[NodeDef]) -> None:
+    def _visit(self, start: str, text: str, visited_names: set[str], order: list[NodeDef]) -> None:
         open_nodes: dict[str, Iterator[str]] = {}
-        pending_names = [] if start in visited else [start]
+        pending_names = [] if start in visited_names else [start]
         while pending_names:
             name = pending_names[-1]
             if name not in open_nodes:
@@ -173,9 +173,9 @@ class Scope(Importer):
                         f"the value {name!r} is not defined, but {self._reader(pending_names, text)} takes it"
                     )
                 open_nodes[name] = self._dependencies(node)
-            inner = next((dependency for dependency in open_nodes[name] if dependency not in visited), None)
+            inner = next((dependency for dependency in open_nodes[name] if dependency not in visited_names), None)
             if inner is None:
-                visited.add(name)
+                visited_names.add(name)
                 order.append(self._nodes[name])
                 pending_names.pop()
             elif inner in open_nodes:

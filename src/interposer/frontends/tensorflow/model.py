@@ -341,18 +341,18 @@ def _placeholders(
     return placeholders
 
 
-def _is_replaced(reference: Reference, replaced: Mapping[Reference, str]) -> bool:
+def _is_replaced(reference: Reference, replaced_references: Mapping[Reference, str]) -> bool:
     """Return True if an output of a node becomes an input.
 
     Raises:
         InvalidArgumentError: other outputs of the node become inputs, but not this one.
     """
-    if reference not in replaced and any(reference.node == other.node for other in replaced):
+    if reference not in replaced_references and any(reference.node == other.node for other in replaced_references):
         raise InvalidArgumentError(
             f"shapes: node {reference.node!r} becomes an input, but its output {reference.number} is read too; "
             f"give {title(reference)!r} a shape as well"
         )
-    return reference in replaced
+    return reference in replaced_references
 
 
 def _type_of(node: NodeDef) -> int:
@@ -379,10 +379,12 @@ def _nothing(name: str) -> Array:
 
 def _infos(model: _Model, shapes: Shapes, values: Values) -> Iterator[tuple[str, TensorInfo]]:
     """Yield the name and the info of every input, with the caller's shapes applied."""
-    declared = {name: _shape(name, tensor.dims) for name, tensor in model.inputs.items()}
-    settled = {name: value.shape for name, value in values.items() if hasattr(value, "shape")}
-    requested = {_known_name(name, declared): shape for name, shape in {**shapes, **settled}.items()}
-    for name, shape in resized(declared, requested).items():
+    declared_shapes = {name: _shape(name, tensor.dims) for name, tensor in model.inputs.items()}
+    settled_shapes = {name: value.shape for name, value in values.items() if hasattr(value, "shape")}
+    requested_shapes = {
+        _known_name(name, declared_shapes): shape for name, shape in {**shapes, **settled_shapes}.items()
+    }
+    for name, shape in resized(declared_shapes, requested_shapes).items():
         try:
             yield name, TensorInfo(shape, data_type(model.inputs[name].dtype))
         except ParseError as error:
@@ -404,16 +406,16 @@ def _shape(name: str, dims: list[int | None] | None) -> TensorShape:
         return UNRANKED
     if len(dims) > MAX_RANK:
         raise ParseError(f"it has rank {len(dims)}; ranks 0 to {MAX_RANK} are supported", where=f"input {name!r}")
-    large = [dim for dim in dims if dim is not None and dim > LARGEST]
-    if large:
-        raise ParseError(f"it has the size {large[0]}; at most {LARGEST} is supported", where=f"input {name!r}")
+    large_dims = [dim for dim in dims if dim is not None and dim > LARGEST]
+    if large_dims:
+        raise ParseError(f"it has the size {large_dims[0]}; at most {LARGEST} is supported", where=f"input {name!r}")
     return TensorShape(Dim(f"{name}_{axis}") if dim is None else dim for axis, dim in enumerate(dims))
 
 
 def _network(model: _Model, shapes: Shapes, values: Values) -> Network:
     network = Network(model.name)
-    shared = Shared(model.functions, model.variable, model.folder, model.assets)
-    scope = Scope(network, shared, model.graph.node, function=False)
+    shared_state = Shared(model.functions, model.variable, model.folder, model.assets)
+    scope = Scope(network, shared_state, model.graph.node, function=False)
     scope.fold_within(model.size)
     scope.reserve(set(model.outputs))
     values = {_known_name(name, model.inputs): value for name, value in values.items()}

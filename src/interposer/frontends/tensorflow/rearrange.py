@@ -121,10 +121,12 @@ def slice_(node: Node) -> Value:
     if len(begin) != x.known.rank or len(size) != x.known.rank:
         raise ParseError(f"it has {len(begin)} starts and {len(size)} sizes for the shape {x.known.shape}")
     pairs = zip(size, begin, x.known.shape, strict=True)
-    whole = [isinstance(count, Dim) and count is dim and first == 0 for count, first, dim in pairs]
-    if any(isinstance(count, Dim) and not is_whole for count, is_whole in zip(size, whole, strict=True)):
+    is_whole_axis = [isinstance(count, Dim) and count is dim and first == 0 for count, first, dim in pairs]
+    if any(isinstance(count, Dim) and not is_whole for count, is_whole in zip(size, is_whole_axis, strict=True)):
         node.integers_of(2, "size")
-    return node.result(Slice(begin, tuple(-1 if is_whole else n for n, is_whole in zip(size, whole, strict=True))), x)
+    return node.result(
+        Slice(begin, tuple(-1 if is_whole else n for n, is_whole in zip(size, is_whole_axis, strict=True))), x
+    )
 
 
 def _computed_slice(node: Node) -> Value:
@@ -239,8 +241,8 @@ def _with_new_axes(node: Node, x: Value, masks: dict[str, int], count: int) -> V
     num_listed = sum(not (masks["new_axis_mask"] | masks["shrink_axis_mask"]) >> i & 1 for i in range(count))
     for i in range(count):
         if masks["ellipsis_mask"] >> i & 1:
-            spanned = max(0, axes_left - (num_listed - 1 - sum(not _drops(masks, k) for k in range(i))))
-            rank, axes_left = rank + spanned, axes_left - spanned
+            num_spanned = max(0, axes_left - (num_listed - 1 - sum(not _drops(masks, k) for k in range(i))))
+            rank, axes_left = rank + num_spanned, axes_left - num_spanned
         elif masks["new_axis_mask"] >> i & 1:
             axes.append(rank)
             rank += 1

@@ -46,12 +46,12 @@ class Body:
     def __init__(self, outer: Scope, name: str, nodes: Sequence[NodeDef], *, function: bool) -> None:
         self.scope = Scope(Network(name), outer.shared, nodes, outer, function=function)
         self._name = name
-        self._carried = 0
+        self._num_carried = 0
 
     def carried(self, info: TensorInfo, name: str) -> Value:
         """Add an input for a carried value; all of them come before captured values."""
-        value = _new_input(self.scope.network.graph, self._carried, info, name)
-        self._carried += 1
+        value = _new_input(self.scope.network.graph, self._num_carried, info, name)
+        self._num_carried += 1
         return value
 
     def outputs(self, texts: Sequence[str]) -> list[Result]:

@@ -116,8 +116,10 @@ def _bodies(body: _Body, functions: Mapping[str, FunctionDef]) -> Iterator[_Body
         for node in body.nodes.values():
             function = functions.get(_called(node))
             if function is not None:
-                passed = dict(zip((arg.name for arg in function.signature.input_arg), data_inputs(node), strict=False))
-                arguments = {name: (body, text) for name, text in passed.items()}
+                passed_texts = dict(
+                    zip((arg.name for arg in function.signature.input_arg), data_inputs(node), strict=False)
+                )
+                arguments = {name: (body, text) for name, text in passed_texts.items()}
                 pending_bodies.append(_Body({inner.name: inner for inner in function.node_def}, arguments, graph))
 
 

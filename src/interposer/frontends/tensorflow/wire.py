@@ -177,7 +177,7 @@ def _unescaped(literal: str) -> bytes:
 
 
 def _character(match: re.Match[bytes]) -> bytes:
-    octal, hexadecimal, escaped = match.groups()
+    octal, hexadecimal, escaped_letter = match.groups()
     if octal is not None:
         return bytes([int(octal, 8) & 0xFF])
-    return bytes([int(hexadecimal, 16)]) if hexadecimal is not None else _SINGLE.get(escaped, escaped)
+    return bytes([int(hexadecimal, 16)]) if hexadecimal is not None else _SINGLE.get(escaped_letter, escaped_letter)

@@ -144,13 +144,13 @@ def _check_order(model: Model, subgraph: Subgraph, where: str) -> None:
     constant = {i for i, tensor in enumerate(subgraph.tensors) if model.buffer_data(tensor.buffer) is not None}
     variables = {i for i, tensor in enumerate(subgraph.tensors) if tensor.is_variable}
     computed_tensors = constant | variables | subgraph.empty_constants() | set(subgraph.inputs)
-    assigned = constant | set(subgraph.inputs)
+    assigned_tensors = constant | set(subgraph.inputs)
     for operator in subgraph.operators:
         _check_ready(operator.inputs, computed_tensors, f"{operator.where}.inputs")
         for i, index in enumerate(operator.outputs):
-            if index in assigned:
+            if index in assigned_tensors:
                 _fail(f"tensor {index} has its value from elsewhere already", f"{operator.where}.outputs[{i}]")
-            assigned.add(index)
+            assigned_tensors.add(index)
         computed_tensors.update(operator.outputs)
     _check_ready(subgraph.outputs, computed_tensors, f"{where}.outputs")
 

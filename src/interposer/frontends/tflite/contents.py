@@ -196,9 +196,9 @@ class Subgraph:
 
     def empty_constants(self) -> set[int]:
         """Return the tensors without elements and producer: neither an input, nor a variable, nor an output."""
-        assigned = set(self.inputs).union(*(operator.outputs for operator in self.operators))
+        assigned_tensors = set(self.inputs).union(*(operator.outputs for operator in self.operators))
         empty_tensors = {i for i, tensor in enumerate(self.tensors) if 0 in tensor.shape and not tensor.is_variable}
-        return empty_tensors - assigned
+        return empty_tensors - assigned_tensors
 
 
 @dataclass(frozen=True, slots=True)

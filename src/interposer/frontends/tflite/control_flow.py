@@ -119,14 +119,14 @@ def while_(node: Node) -> list[Value]:
     if any(node.importer.accesses([condition_number], call.bound)[0].written.values()):
         node.fail("its condition writes a variable, which is not supported")
     values = [*call.values, *call.states()]
-    carried = [value.known.with_constant(None) for value in values]
+    carried_infos = [value.known.with_constant(None) for value in values]
     while True:
-        region = node.importer.region(body_number, carried, call.bound, call.names)
-        wider_infos = _merged(node, carried, [layer.values[0].known for layer in region.outputs])
-        if wider_infos == carried:
+        region = node.importer.region(body_number, carried_infos, call.bound, call.names)
+        wider_infos = _merged(node, carried_infos, [layer.values[0].known for layer in region.outputs])
+        if wider_infos == carried_infos:
             break
-        carried = wider_infos
-    test_region = node.importer.region(condition_number, carried, call.bound, call.names)
+        carried_infos = wider_infos
+    test_region = node.importer.region(condition_number, carried_infos, call.bound, call.names)
     for layer in test_region.outputs[1:]:
         test_region.erase(layer)
     test_region.erase_dead()
@@ -189,7 +189,7 @@ def _named(node: Node, option: str) -> int:
     return int(node.options[option])
 
 
-def _merged(node: Node, carried: Sequence[TensorInfo], results: Sequence[TensorInfo]) -> list[TensorInfo]:
-    if len(carried) != len(results):
-        node.fail(f"its body gives {len(results)} tensors; expected {len(carried)}")
-    return [*merged_carried(carried, results)]
+def _merged(node: Node, carried_infos: Sequence[TensorInfo], results: Sequence[TensorInfo]) -> list[TensorInfo]:
+    if len(carried_infos) != len(results):
+        node.fail(f"its body gives {len(results)} tensors; expected {len(carried_infos)}")
+    return [*merged_carried(carried_infos, results)]

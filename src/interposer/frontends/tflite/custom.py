@@ -57,18 +57,20 @@ def _guarded(convert: Converter) -> Converter:
     @functools.wraps(convert)
     def checked(node: Node) -> Sequence[Value]:
         try:
-            converted = convert(node)
+            converted_operator = convert(node)
         except InterposerError:
             raise
         except Exception as error:
             node.fail(f"its function failed ({type(error).__name__}: {error})")
-        values: list[Any] = list(converted) if isinstance(converted, list | tuple) else [converted]
+        values: list[Any] = (
+            list(converted_operator) if isinstance(converted_operator, list | tuple) else [converted_operator]
+        )
         for value in values:
             if not isinstance(value, Value):
                 node.fail(f"its function returned {value!r}; expected a Value, or a sequence of such")
-        if not isinstance(converted, Value) or len(node.operator.outputs) == 1:
+        if not isinstance(converted_operator, Value) or len(node.operator.outputs) == 1:
             return values
-        return converted.producer.outputs  # `Node.result` gives the first one
+        return converted_operator.producer.outputs  # `Node.result` gives the first one
 
     return checked
 

@@ -125,9 +125,9 @@ class _Decoder:
     def _string(self, at: int, width: int, level: int) -> str:
         return self._text(self._bytes(at, self._size(at, width)))
 
-    def _text(self, encoded: bytes) -> str:
+    def _text(self, encoded_text: bytes) -> str:
         try:
-            return encoded.decode()
+            return encoded_text.decode()
         except UnicodeDecodeError as error:
             raise DamagedFileError("a FlexBuffer with a text that is not UTF-8") from error
 

@@ -54,7 +54,7 @@ class SubgraphImporter(ImportState):
         name = request.file or request.subgraph.name or "tflite"
         super().__init__(request, Network(name) if network is None else network, outer)
         self._output_indices = output_ports(self.subgraph, request.signature)
-        self._converted: list[int] = [0] if outer is None else outer._converted
+        self._num_converted: list[int] = [0] if outer is None else outer._num_converted
         self._sizes: Mapping[int, int] = _sizes(request.model.subgraphs) if outer is None else outer._sizes
 
     def convert(self) -> Network:
@@ -143,9 +143,9 @@ class SubgraphImporter(ImportState):
         if len(indices) != len(infos):
             raise ParseError(f"subgraph {number} has {len(indices)} inputs; expected {len(infos)}")
         for index, info in zip(indices, infos, strict=True):
-            declared = tensor_info(subgraph.tensors[index], self.place)
-            if (declared.dtype, declared.quantization) != (info.dtype, info.quantization):
-                raise ParseError(f"subgraph {number} takes {declared}, but gets {info}")
+            declared_info = tensor_info(subgraph.tensors[index], self.place)
+            if (declared_info.dtype, declared_info.quantization) != (info.dtype, info.quantization):
+                raise ParseError(f"subgraph {number} takes {declared_info}, but gets {info}")
         return indices
 
     # --- inputs and outputs -------------------------------------------------------------------------------------------
@@ -209,9 +209,9 @@ class SubgraphImporter(ImportState):
             raise missing_operators((_title(operator), _place(operator)) for operator in unknown_operators)
 
     def _convert_all(self) -> None:
-        if self._converted[0] + self._sizes[self.request.number] > _MOST_OPERATORS:
+        if self._num_converted[0] + self._sizes[self.request.number] > _MOST_OPERATORS:
             raise ParseError(f"the subgraphs make more than {_MOST_OPERATORS:,} operators, which is not supported")
-        self._converted[0] += 1 + len(self.subgraph.operators)
+        self._num_converted[0] += 1 + len(self.subgraph.operators)
         for index, operator in enumerate(self.subgraph.operators):
             self._convert(index, operator, self._entry(operator))
 
@@ -234,8 +234,10 @@ class SubgraphImporter(ImportState):
     def _convert(self, index: int, operator: Operator, entry: Entry) -> None:
         name, self.place = self.titles(index, operator)
         with self.conversion(self.place, partial(self.refuse_operator, operator), name):
-            converted = entry.convert(Node(self, operator, _options(operator, entry), name, self.source(self.place)))
-            self._take(operator, [converted] if isinstance(converted, Value) else converted)
+            converted_operator = entry.convert(
+                Node(self, operator, _options(operator, entry), name, self.source(self.place))
+            )
+            self._take(operator, [converted_operator] if isinstance(converted_operator, Value) else converted_operator)
 
     def titles(self, index: int, operator: Operator) -> tuple[str, str]:
         """Return the name of the layers of the operator with this index, and its place in the file for messages."""
@@ -252,13 +254,13 @@ class SubgraphImporter(ImportState):
 
 def _sizes(subgraphs: Sequence[Subgraph]) -> dict[int, int]:
     """Return the number of operators of each subgraph, with those that it always inlines, up to the limit + 1."""
-    inlined = {
+    inlined_subgraphs = {
         number: [inner for operator in subgraph.operators if operator.name in _INLINED for _, inner in called(operator)]
         for number, subgraph in enumerate(subgraphs)
     }
     sizes: dict[int, int] = {}
-    for number in TopologicalSorter(inlined).static_order():
-        size = 1 + len(subgraphs[number].operators) + sum(sizes[inner] for inner in inlined[number])
+    for number in TopologicalSorter(inlined_subgraphs).static_order():
+        size = 1 + len(subgraphs[number].operators) + sum(sizes[inner] for inner in inlined_subgraphs[number])
         sizes[number] = min(size, _MOST_OPERATORS + 1)
     return sizes
 

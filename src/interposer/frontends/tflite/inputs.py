@@ -77,12 +77,12 @@ class Inputs:
     def usual_shapes(self) -> dict[str, TensorShape]:
         """Return the shapes that the file was exported with, for those inputs that have open dimensions."""
         exported_shapes = self._exported_shapes()
-        closed = {
+        closed_shapes = {
             name: _closed(info.shape, exported_shapes[name])
             for name, info in self.infos().items()
             if info.rank == exported_shapes[name].rank and not info.is_concrete
         }
-        return {name: shape for name, shape in closed.items() if shape.is_concrete}
+        return {name: shape for name, shape in closed_shapes.items() if shape.is_concrete}
 
     def _shapes_of_caller(self) -> dict[str, TensorShape]:
         """Return the shapes of all inputs by name, with the caller's shapes applied.
@@ -136,8 +136,10 @@ def input_ports(subgraph: Subgraph, signature: Signature | None) -> dict[str, in
         if signature is not None and index not in subgraph.inputs:
             message = f"its input {name!r} is tensor {index}, which is no input of subgraph {signature.subgraph}"
             raise ParseError(message, where=f"signature {signature.key!r}")
-    unnamed = [index for index in subgraph.inputs if index not in index_of_name.values()]
-    return _named([*index_of_name.items(), *((subgraph.tensors[index].name, index) for index in unnamed)], "input")
+    unnamed_inputs = [index for index in subgraph.inputs if index not in index_of_name.values()]
+    return _named(
+        [*index_of_name.items(), *((subgraph.tensors[index].name, index) for index in unnamed_inputs)], "input"
+    )
 
 
 def output_ports(subgraph: Subgraph, signature: Signature | None) -> dict[str, int]:

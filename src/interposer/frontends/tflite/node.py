@@ -254,18 +254,20 @@ class Node(SharedNode):
         infos = [None if value is None else value.known for value in operands]
         for error in op.violations(*infos):
             self.fail(error)
-        inferred = op.infer_infos(*infos)
-        of_file = declared or [None] * len(inferred)
+        inferred_infos = op.infer_infos(*infos)
+        of_file = declared or [None] * len(inferred_infos)
         outputs = [
             self._agreed(*inferred_and_stored, quantization)
-            for inferred_and_stored in zip(inferred, of_file, strict=True)
+            for inferred_and_stored in zip(inferred_infos, of_file, strict=True)
         ]
         name = f"{self.name}:{suffix}" if suffix else self.name
-        arrays = _known(inferred) or _folded(op, infos, outputs, fold)
+        arrays = _known(inferred_infos) or _folded(op, infos, outputs, fold)
         if arrays is not None:
             constants = zip(arrays, outputs, strict=True)
             return [self.importer.constant(array, name, quantization=info.quantization) for array, info in constants]
-        to_declare = [_declared(*output_and_inferred) for output_and_inferred in zip(outputs, inferred, strict=True)]
+        to_declare = [
+            _declared(*output_and_inferred) for output_and_inferred in zip(outputs, inferred_infos, strict=True)
+        ]
         return list(self.importer.add_layer(op, operands, name, self.source, to_declare).outputs)
 
     def constant(self, array: Array, quantization: Quantization | None = None) -> Value:
@@ -329,21 +331,21 @@ class Node(SharedNode):
         return self.steps(op, *operands)
 
 
-def _declared(info: TensorInfo, inferred: TensorInfo | None) -> TensorInfo | None:
+def _declared(info: TensorInfo, inferred_info: TensorInfo | None) -> TensorInfo | None:
     """Return the info to declare for an output so that its shape can still change with the inputs' shapes.
 
     If the whole shape can be inferred, only the quantization is declared, with all dimensions open; without a
     quantization the result is None.
     """
-    if inferred is None or not inferred.is_concrete:
+    if inferred_info is None or not inferred_info.is_concrete:
         return info
     return TensorInfo([None] * info.rank, info.dtype, info.quantization) if info.quantization else None
 
 
-def _known(inferred: Sequence[TensorInfo | None]) -> list[Array] | None:
+def _known(inferred_infos: Sequence[TensorInfo | None]) -> list[Array] | None:
     """Return the values of a layer's outputs if inference determines them all, as for Shape; else None."""
-    arrays = [info.constant for info in inferred if info is not None and info.constant is not None]
-    return arrays if arrays and len(arrays) == len(inferred) else None
+    arrays = [info.constant for info in inferred_infos if info is not None and info.constant is not None]
+    return arrays if arrays and len(arrays) == len(inferred_infos) else None
 
 
 def _folded(

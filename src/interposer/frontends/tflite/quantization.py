@@ -28,15 +28,15 @@ def quantize(node: Node) -> Value:
     return node.result(Quantize(node.output_info.dtype), x)
 
 
-def _clamped(node: Node, stored: str) -> Value:
-    """Return the input clamped to the numbers that the type `stored` of 2 or 4 bits can represent.
+def _clamped(node: Node, stored_type: str) -> Value:
+    """Return the input clamped to the numbers that the type `stored_type` of 2 or 4 bits can represent.
 
     Layers have such types as integers of 8 bits, which would saturate later.
     """
     info, x = node.output_info, node.value(0)
     if not x.known.dtype.is_float or info.quantization is None or info.quantization.axis is not None:
-        node.fail(f"its output is {stored}, which is only supported for a float input and one scale")
-    low, high = ((bound - info.zero_point) * info.scale for bound in integer_range(stored))
+        node.fail(f"its output is {stored_type}, which is only supported for a float input and one scale")
+    low, high = ((bound - info.zero_point) * info.scale for bound in integer_range(stored_type))
     clamped_below = node.step(Maximum(), x, node.constant(np.asarray(low, x.known.dtype.numpy)))
     return node.step(Minimum(), clamped_below, node.constant(np.asarray(high, x.known.dtype.numpy)))
 

@@ -76,12 +76,12 @@ def _outputs(
     """
     if len(node.operator.outputs) != len(outputs):
         node.fail(f"it has {len(node.operator.outputs)} outputs; expected {len(outputs)}")
-    declared: list[TensorInfo | None] = [None] * op.num_results()
+    declared_infos: list[TensorInfo | None] = [None] * op.num_results()
     for place, number in enumerate(outputs):
-        declared[number] = node.output_infos[place]
+        declared_infos[number] = node.output_infos[place]
     for index, number in states.items():
-        declared[number] = node.info(index)
-    results = node.layer(op, *values, declared=declared)
+        declared_infos[number] = node.info(index)
+    results = node.layer(op, *values, declared=declared_infos)
     for index, number in states.items():
         node.write_state(index, results[number])
     return [results[number] for number in outputs]

@@ -119,8 +119,8 @@ def gather(node: Node) -> Value:
     x = node.value(0)
     shape = concrete(node, x.known.shape, "the operand")
     indices, batch = _as_rows(node, node.value(1), node.options["index_vector_dim"])
-    collapsed, sizes = _option(node, "collapsed_slice_dims"), _option(node, "slice_sizes")
-    places = _Places.of(node, shape, sizes, collapsed, _option(node, "start_index_map"))
+    collapsed_axes, sizes = _option(node, "collapsed_slice_dims"), _option(node, "slice_sizes")
+    places = _Places.of(node, shape, sizes, collapsed_axes, _option(node, "start_index_map"))
     if not shape or len(places.starts) != indices.known.shape[-1]:
         node.fail(f"its start index map {places.starts} does not fit indices of shape {indices.known.shape}")
     positions = places.positions(node, indices, batch, clamp=True)

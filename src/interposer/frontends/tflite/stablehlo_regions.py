@@ -201,13 +201,15 @@ def _key(node: Node, number: int) -> tuple[int, bool] | None:
     subgraph = node.importer.called_subgraph(number)
     if len(subgraph.operators) != 1 or subgraph.operators[0].outputs != subgraph.outputs:
         return None
-    [compared] = subgraph.operators
-    is_greater = compared.name == "GREATER" or compared.attributes.get("comparison_direction") == _GREATER
-    is_less = compared.name == "LESS" or compared.attributes.get("comparison_direction") == _LESS
+    [comparison_operator] = subgraph.operators
+    is_greater = (
+        comparison_operator.name == "GREATER" or comparison_operator.attributes.get("comparison_direction") == _GREATER
+    )
+    is_less = comparison_operator.name == "LESS" or comparison_operator.attributes.get("comparison_direction") == _LESS
     pairs_of_inputs = list(zip(subgraph.inputs[::2], subgraph.inputs[1::2], strict=False))
-    if not (is_greater or is_less) or compared.inputs not in pairs_of_inputs:
+    if not (is_greater or is_less) or comparison_operator.inputs not in pairs_of_inputs:
         return None
-    return pairs_of_inputs.index(compared.inputs), is_greater
+    return pairs_of_inputs.index(comparison_operator.inputs), is_greater
 
 
 def _places(node: Node, values: Values, axis: int, subgraph_number: int) -> Value:

@@ -124,10 +124,10 @@ def texts_of(data: bytes, tensor: Tensor, where: str) -> Array:
     return texts.reshape(tensor.shape)
 
 
-def _text(encoded: bytes, tensor: Tensor, where: str) -> str:
+def _text(encoded_text: bytes, tensor: Tensor, where: str) -> str:
     try:
-        return encoded.decode()
+        return encoded_text.decode()
     except UnicodeDecodeError as error:
         raise ParseError(
-            f"tensor {tensor.name!r} has a string that is not UTF-8: {encoded[:40]!r}", where=where
+            f"tensor {tensor.name!r} has a string that is not UTF-8: {encoded_text[:40]!r}", where=where
         ) from error

@@ -44,13 +44,13 @@ class Variables:
         self._accesses: dict[tuple[int, Bound], Accesses] = {}
         self._declared: dict[str, tuple[Tensor, str]] = {}
         self._tensors = self._names_of_tensors()
-        self._initial: dict[str, Array] | None = None
+        self._initial_arrays: dict[str, Array] | None = None
         self._tables: dict[str, tuple[Array, Array]] = {}
         codes = {operator.name for subgraph in model.subgraphs for operator in subgraph.operators}
         self._has_any = bool(self._tensors or codes & {"VAR_HANDLE", "HASHTABLE"})
         roots = dict.fromkeys([0, *(signature.subgraph for signature in model.signatures)])
         accesses = [self.accesses(number).written for number in roots]
-        self._written = {name for written in accesses for name, is_written in written.items() if is_written}
+        self._written_names = {name for written in accesses for name, is_written in written.items() if is_written}
 
     def _names_of_tensors(self) -> dict[tuple[int, int], str]:
         operators = [operator for subgraph in self._model.subgraphs for operator in subgraph.operators]
@@ -118,8 +118,10 @@ class Variables:
             for name, is_written in inner_accesses.written.items():
                 written[name] = written.get(name, False) or is_written
             if option != "cond_subgraph_index":
-                passed = dict(inner_accesses.outputs)
-                handles.update({index: passed[at] for at, index in enumerate(operator.outputs) if at in passed})
+                passed_outputs = dict(inner_accesses.outputs)
+                handles.update(
+                    {index: passed_outputs[at] for at, index in enumerate(operator.outputs) if at in passed_outputs}
+                )
 
     def info(self, name: str, where: str) -> TensorInfo:
         """Return the info of a variable; `ParseError` with the location `where` is raised if its shape is not known."""
@@ -135,18 +137,18 @@ class Variables:
 
     def constant(self, name: str) -> Array | None:
         """Return the value of a variable that is initialized and that no other operator writes; None for others."""
-        return None if name in self._written else self.initial(name)
+        return None if name in self._written_names else self.initial(name)
 
     def initial(self, name: str) -> Array | None:
         """Return the value that a CALL_ONCE operator assigns to a variable, or None if there is none."""
-        if self._initial is None:
-            self._initial = {}
+        if self._initial_arrays is None:
+            self._initial_arrays = {}
             for number in self._initializations():
                 scope = self._initialize(number)
-                assigned, imported = scope.evaluated()
-                self._initial = {**assigned, **self._initial}
-                self._tables = {**imported, **self._tables}
-        return self._initial.get(name)
+                assigned_arrays, imported_tables = scope.evaluated()
+                self._initial_arrays = {**assigned_arrays, **self._initial_arrays}
+                self._tables = {**imported_tables, **self._tables}
+        return self._initial_arrays.get(name)
 
     def table(self, name: str) -> tuple[Array, Array] | None:
         """Return the keys and values of a hash table, or None if nothing initializes it."""

@@ -141,8 +141,8 @@ class Call(Layers):
         """Return axes counted from the front, in ascending order; None or no axes stand for all of them."""
         if dims is None or (not isinstance(dims, int) and not dims):
             return tuple(range(rank))
-        listed = [dims] if isinstance(dims, int) else list(dims)
-        return tuple(sorted(dim % rank for dim in listed)) if rank else ()
+        listed_dims = [dims] if isinstance(dims, int) else list(dims)
+        return tuple(sorted(dim % rank for dim in listed_dims)) if rank else ()
 
     def size_vector(self, sizes: Sequence[Size]) -> Value:
         """Return sizes as a vector of type int64."""
@@ -315,13 +315,19 @@ def _common(operands: Sequence[Any]) -> Any:
     """Return the ``torch.dtype`` to which tensors and numbers are promoted together."""
     tensors = [operand for operand in operands if isinstance(operand, torch.Tensor)]
     numbers = [operand for operand in operands if not isinstance(operand, torch.Tensor)]
-    promoted: Any = None
+    promoted_probe: Any = None
     for operand in sorted(tensors, key=lambda tensor: tensor.dim() == 0):
         probe = _probe(operand.dtype, operand.dim())  # an example itself cannot be combined with other tensors
-        promoted = probe if promoted is None else _probe(torch.result_type(promoted, probe), promoted.dim())
+        promoted_probe = (
+            probe if promoted_probe is None else _probe(torch.result_type(promoted_probe, probe), promoted_probe.dim())
+        )
     for number in numbers:
-        promoted = number if promoted is None else _probe(torch.result_type(promoted, number), _rank(promoted))
-    return torch.result_type(promoted, promoted)
+        promoted_probe = (
+            number
+            if promoted_probe is None
+            else _probe(torch.result_type(promoted_probe, number), _rank(promoted_probe))
+        )
+    return torch.result_type(promoted_probe, promoted_probe)
 
 
 def _probe(dtype: Any, rank: int) -> Any:

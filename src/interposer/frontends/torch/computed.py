@@ -82,15 +82,15 @@ def _tensor(value: Any, node: Any) -> Any:
         return None
     array = np.array(value.producer.op.value)  # PyTorch takes no arrays that are read-only
     tensor = torch.from_numpy(array) if array.dtype.isbuiltin == 1 else torch.from_dlpack(Exported(array))
-    recorded = node.meta.get("val")
-    is_complex = isinstance(recorded, torch.Tensor) and recorded.is_complex()
+    recorded_tensor = node.meta.get("val")
+    is_complex = isinstance(recorded_tensor, torch.Tensor) and recorded_tensor.is_complex()
     return torch.view_as_complex(tensor) if is_complex else tensor
 
 
-def _arrays(returned: Any, title: str) -> Any:
-    if isinstance(returned, list | tuple):
-        return [_arrays(part, title) for part in returned]
-    if not isinstance(returned, torch.Tensor):
-        return returned
-    array: Array = array_of(returned.contiguous(), f"the result of {title}")
+def _arrays(returned_value: Any, title: str) -> Any:
+    if isinstance(returned_value, list | tuple):
+        return [_arrays(part, title) for part in returned_value]
+    if not isinstance(returned_value, torch.Tensor):
+        return returned_value
+    array: Array = array_of(returned_value.contiguous(), f"the result of {title}")
     return array

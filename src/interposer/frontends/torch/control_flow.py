@@ -63,11 +63,11 @@ def scan(c: Call, body: Any, initial: Sequence[Value], xs: Sequence[Value], more
 
 
 def _scanned(
-    c: Call, body: Any, initial: Sequence[Value], xs: Sequence[Value], more_operands: Sequence[Any]
+    c: Call, body: Any, initial_values: Sequence[Value], xs: Sequence[Value], more_operands: Sequence[Any]
 ) -> list[Value]:
     slices = [x.known.with_constant(None).with_shape(x.known.shape[1:]) for x in xs]
-    captured = [operand for operand in more_operands if isinstance(operand, Value)]
-    infos = [*(value.known for value in initial), *slices, *(value.known for value in captured)]
-    region = _region(c, body, [*initial, *xs, *more_operands], infos)
-    op = Scan(len(initial), len(xs), len(region.outputs) - len(initial))
-    return c.control(op, [*initial, *xs, *captured], [region])
+    captured_values = [operand for operand in more_operands if isinstance(operand, Value)]
+    infos = [*(value.known for value in initial_values), *slices, *(value.known for value in captured_values)]
+    region = _region(c, body, [*initial_values, *xs, *more_operands], infos)
+    op = Scan(len(initial_values), len(xs), len(region.outputs) - len(initial_values))
+    return c.control(op, [*initial_values, *xs, *captured_values], [region])

@@ -142,8 +142,8 @@ def _transposed_volume(
     kernels = c.reshape(weight, [groups, channels // groups, math.prod(c.shape(weight)[1:])])
     products = c.step(BatchMatMul(transpose_x=True), kernels, grouped_x)
     columns = c.reshape(products, [batch, groups * math.prod(c.shape(weight)[1:]), math.prod(volume)])
-    covered = windows._replace(after=tuple(max(0, pad) for pad in pads_after))
-    volumes = c.step(Col2Im(**covered.lists(), image_shape=_sizes(covered, volume)), columns)
+    covered_windows = windows._replace(after=tuple(max(0, pad) for pad in pads_after))
+    volumes = c.step(Col2Im(**covered_windows.lists(), image_shape=_sizes(covered_windows, volume)), columns)
     uncovered_sizes = [max(0, -pad) for pad in pads_after]
     if any(uncovered_sizes):
         volumes = c.step(Pad(tuple((0, size) for size in (0, 0, *uncovered_sizes))), volumes)

@@ -107,15 +107,15 @@ def _bag_of_each(c: Call, indices: Value, offsets: Value, bags: int) -> Value:
     return c.minus(c.step(Reduce((1,), False, ReduceOperation.SUM), c.cast(reached, DataType.INT64)), 1)
 
 
-def _summed(c: Call, rows: Value, numbers: Value, used: Value | None, bags: int, mode: int) -> Value:
-    """Combine the rows of each bag; `used` is False for rows of padding, and empty bags are zeros."""
+def _summed(c: Call, rows: Value, numbers: Value, is_used: Value | None, bags: int, mode: int) -> Value:
+    """Combine the rows of each bag; `is_used` is False for rows of padding, and empty bags are zeros."""
     width, dtype = c.size(rows, 1), rows.known.dtype
     places = c.unsqueezed(numbers, 1)
     ones = c.broadcast(c.scalar(1, dtype), [c.size(rows, 0)])
-    if used is not None:
-        ones = c.cast(used, dtype)
+    if is_used is not None:
+        ones = c.cast(is_used, dtype)
         neutral = c.scalar(-math.inf if mode == 2 else 0, dtype)
-        rows = c.where(c.unsqueezed(used, 1), rows, neutral)
+        rows = c.where(c.unsqueezed(is_used, 1), rows, neutral)
     start = c.broadcast(c.scalar(-math.inf if mode == 2 else 0, dtype), [bags, width])
     combined = c.step(ScatterNd(ScatterFunction.MAX if mode == 2 else ScatterFunction.ADD), start, places, rows)
     if mode == 0:

@@ -95,15 +95,15 @@ def functional(program: Any) -> FunctionalProgram:
 
 def _decomposed(program: Any) -> Any:
     """Return a program that PyTorch has decomposed, in which each state has memory of its own."""
-    decomposed = _by_pytorch(program)
-    if decomposed is not None and changed_alias(decomposed) is None:
-        return decomposed
+    decomposed_program = _by_pytorch(program)
+    if decomposed_program is not None and changed_alias(decomposed_program) is None:
+        return decomposed_program
     unaliased = with_one_of_each(program, _copied(program.graph_module))
-    decomposed = _by_pytorch(unaliased)
-    alias = shared_memory(unaliased) if decomposed is None else changed_alias(decomposed)
-    if decomposed is None or alias is not None:
+    decomposed_program = _by_pytorch(unaliased)
+    alias = shared_memory(unaliased) if decomposed_program is None else changed_alias(decomposed_program)
+    if decomposed_program is None or alias is not None:
         raise ParseError(_shared(alias))
-    return decomposed
+    return decomposed_program
 
 
 def _shared(names: tuple[str, str] | None) -> str:

@@ -49,8 +49,8 @@ def _pooled(c: Call, x: Value, algorithm: PoolingAlgorithm, windows: Windows, ce
     if windows.axes == 1:
         windows, x = windows.with_height(), c.unsqueezed(x, 2)
     if algorithm is PoolingAlgorithm.MAX and windows.miss(c.shape(x)[2:]):
-        enclosed, ceil_mode = windows.enclosed(c.shape(x)[2:], rounded_up=ceil_mode), False
-        pads = tuple(zip(enclosed.before, enclosed.after, strict=True))
+        enclosed_windows, ceil_mode = windows.enclosed(c.shape(x)[2:], rounded_up=ceil_mode), False
+        pads = tuple(zip(enclosed_windows.before, enclosed_windows.after, strict=True))
         x, windows = c.step(Pad(((0, 0), (0, 0), *pads), _nothing(x.known)), x), windows.unpadded()
     kind = Pooling3d if windows.axes == 3 else Pooling2d
     op = kind(

@@ -108,8 +108,8 @@ def read(program: Any, name: str = "") -> Program:
         raise InvalidArgumentError(f"a torch.export.ExportedProgram is expected, not {type(program).__name__}")
     functional_program = functional(program)
     signature = functional_program.graph_signature
-    mutated = _mutated(signature)
-    sources = {spec.arg.name: _source(functional_program, spec, mutated) for spec in signature.input_specs}
+    mutated_inputs = _mutated(signature)
+    sources = {spec.arg.name: _source(functional_program, spec, mutated_inputs) for spec in signature.input_specs}
     nodes = {node.name: node for node in functional_program.graph.nodes if node.op == "placeholder"}
     arguments = [_argument(nodes, spec) for spec in signature.input_specs if spec.kind.name == "USER_INPUT"]
     spec = functional_program.call_spec
@@ -122,7 +122,7 @@ def read(program: Any, name: str = "") -> Program:
         results=_results(functional_program, output_names),
         returned_names=output_names,
         set_states={
-            i: mutated[s.target] for i, s in enumerate(signature.output_specs) if s.kind.name in _STATE_OUTPUTS
+            i: mutated_inputs[s.target] for i, s in enumerate(signature.output_specs) if s.kind.name in _STATE_OUTPUTS
         },
         mutated_inputs=_mutated_inputs(signature),
         strided_inputs=frozenset(_strided_inputs(functional_program.graph_module)),
@@ -287,8 +287,8 @@ def template(program: Any, shapes: Shapes | None = None, *, name: str = "") -> T
 
     def example() -> Network:
         ranges = parsed_program.ranges.items()
-        small = {name: max(low, 2 if high is None else min(2, high)) for name, (low, high) in ranges}
-        return parsed_program.imported({**small, **sizes}, {}).network
+        small_sizes = {name: max(low, 2 if high is None else min(2, high)) for name, (low, high) in ranges}
+        return parsed_program.imported({**small_sizes, **sizes}, {}).network
 
     sizes = bound_sizes(parsed_program, given_shapes)
     inputs, outputs = inputs_of(parsed_program, sizes), dict.fromkeys(_network_outputs(parsed_program))
@@ -352,8 +352,10 @@ def bound_sizes(program: Program, shapes: Shapes) -> dict[str, int]:
     Raises:
         InvalidArgumentError: a shape does not fit what the program declares, or a size is out of its range.
     """
-    declared = {node.name: node.meta.get("val") for node in program.module.graph.nodes if node.op == "placeholder"}
-    examples = {s.name: declared[n] for n, s in program.sources.items() if isinstance(s, UserInput)}
+    declared_sizes = {
+        node.name: node.meta.get("val") for node in program.module.graph.nodes if node.op == "placeholder"
+    }
+    examples = {s.name: declared_sizes[n] for n, s in program.sources.items() if isinstance(s, UserInput)}
     open_shapes = {name: info.shape for name, info in inputs_of(program).items()}
     given_shapes = resized(open_shapes, shapes)
     sizes = dict[str, int]()

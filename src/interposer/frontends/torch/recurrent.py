@@ -221,9 +221,9 @@ def _stacked(
     x = c.transpose(x, [1, 0, 2]) if batch_first else x
     finals: list[list[Value]] = [[] for _ in states]
     for layer in range(layers):
-        initial = [c.cut(state, 0, layer * directions, directions) for state in states]
+        initial_states = [c.cut(state, 0, layer * directions, directions) for state in states]
         w, r, b = weights.of(layer)
-        output, *final_states = c.steps(op, x, w, r, b, None, *initial)
+        output, *final_states = c.steps(op, x, w, r, b, None, *initial_states)
         x = _merged(c, output, directions)
         for column, state in zip(finals, final_states, strict=True):
             column.append(state)

@@ -294,8 +294,8 @@ def mode(c: Call, x: Value, dim: int = -1, keepdim: bool = False) -> list[Value]
     count = c.size(x, axis)
     if count**2 > _MOST_PAIRS:
         c.unsupported(f"the mode of {count} elements is not supported, as each pair of them is compared")
-    ordered, indices = _ordered(c, x, None, axis, False)
-    rows = [c.swapped(part, axis, rank - 1) for part in (ordered, indices)]
+    ordered_x, indices = _ordered(c, x, None, axis, False)
+    rows = [c.swapped(part, axis, rank - 1) for part in (ordered_x, indices)]
     is_equal = c.binary(EQUAL, c.unsqueezed(rows[0], rank), c.unsqueezed(rows[0], rank - 1))
     counts = c.step(Reduce((rank,), False, ReduceOperation.SUM), c.cast(is_equal, DataType.INT64))
     first_of_longest = c.step(ArgMinMax(ArgMinMaxFunction.MAX, rank - 1, True, DataType.INT64), counts)

@@ -70,7 +70,7 @@ def nearest(c: Call, x: Value, sizes: Any, *scales: Any) -> Value:
 @aten("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d",
       "_upsample_nearest_exact1d.vec", "_upsample_nearest_exact2d.vec", "_upsample_nearest_exact3d.vec")  # fmt: skip
 def nearest_exact(c: Call, x: Value, sizes: Any, *scales: Any) -> Value:
-    """Convert nearest upsampling of the centers of pixels."""
+    """Convert nearest upsampling that takes the input pixel at the center of each result pixel."""
     return _nearest(c, x, _axes(c, x, _scales(c, scales, _numbers(c))), 0.5)
 
 

@@ -137,8 +137,12 @@ def expand(c: Call, x: Value, sizes: Sequence[Size], implicit: bool = False) -> 
     """Convert expand; a size of -1 keeps the size of the operand."""
     shape = x.known.shape
     offset = len(sizes) - len(shape)
-    listed = [_kept_size(c, x, i - offset) if _is_rest(size) and i >= offset else size for i, size in enumerate(sizes)]
-    return c.broadcast(c.reshape(x, [1] * offset + list(shape)) if offset and not shape.is_concrete else x, listed)
+    listed_sizes = [
+        _kept_size(c, x, i - offset) if _is_rest(size) and i >= offset else size for i, size in enumerate(sizes)
+    ]
+    return c.broadcast(
+        c.reshape(x, [1] * offset + list(shape)) if offset and not shape.is_concrete else x, listed_sizes
+    )
 
 
 def _is_rest(size: Size) -> bool:
@@ -228,8 +232,8 @@ def _same_end(c: Call, size: int, start: Size | None, end: Size | None) -> bool:
 
 
 def _bound(c: Call, bound: Size) -> Value:
-    limited = bound if isinstance(bound, Value) else max(-_FARTHEST, min(int(bound), _FARTHEST))
-    return c.size_vector([limited])
+    limited_bound = bound if isinstance(bound, Value) else max(-_FARTHEST, min(int(bound), _FARTHEST))
+    return c.size_vector([limited_bound])
 
 
 def picked_strided(c: Call, x: Value, axis: int, start: int, end: int, step: int) -> Value:

@@ -273,7 +273,7 @@ def _transformed(c: Call, x: Value, axes: Sequence[int], *, inverse: bool) -> Va
 
 @aten("_fft_r2c", complex_numbers=True)
 def fft_of_floats(c: Call, x: Value, dims: Sequence[int], normalization: int, onesided: bool) -> Value:
-    """Convert the transform of floats; the last axis in `dims` is onesided."""
+    """Convert the transform of floats; with `onesided`, half of the frequencies along the last axis in `dims`."""
     rank = x.known.rank
     axes = [dim % rank for dim in dims]
     count = math.prod(c.size(x, axis) for axis in axes)

@@ -39,10 +39,10 @@ def fold_batch_normalization(op: BatchNormalization, layer: Layer) -> Replacemen
 def _can_fold(producer: Producer[Convolution], op: BatchNormalization, layer: Layer) -> bool:
     parameters = (*producer.layer.values[1:], *layer.values[1:])
     same_channel_axis = op.data_layout.channels_last == producer.op.data_layout.channels_last
-    grouped = isinstance(producer.op, TransposeConvolution2d) and producer.op.groups > 1
+    is_grouped = isinstance(producer.op, TransposeConvolution2d) and producer.op.groups > 1
     return (
         same_channel_axis
-        and not grouped
+        and not is_grouped
         and len(producer.layer.output.uses) == 1
         and layer.output.known == producer.layer.output.known
         and all(value.is_constant and value.known.dtype in _FLOATS for value in parameters)

@@ -76,10 +76,10 @@ def join_clamps(op: Activation, layer: Layer) -> Replacement:
         return None
     if inner_clamp.layer.output.known != layer.output.known:
         return None
-    merged = Bounds(*map(outer_bounds.clamp, inner_bounds))
-    if merged == inner_bounds:
+    merged_bounds = Bounds(*map(outer_bounds.clamp, inner_bounds))
+    if merged_bounds == inner_bounds:
         return inner_clamp.layer.output
-    activation = merged.activation()
+    activation = merged_bounds.activation()
     same_info = inner_clamp.layer.values[0].known == layer.output.known
     return New(activation, inner_clamp.layer.inputs) if activation and same_info else None
 

@@ -67,11 +67,11 @@ def drop_dequantize_and_quantize(op: Quantize, layer: Layer) -> Replacement:
     dequantize = above(layer.inputs[0], Dequantize)
     if dequantize is None or dequantize.layer.values[0].known != layer.output.known:
         return None
-    quantized, dequantized = layer.output.known, layer.values[0].known
+    quantized_info, dequantized_info = layer.output.known, layer.values[0].known
     low, high = _EXACT_SCALES
-    scales = None if quantized.quantization is None else quantized.quantization.arrays.scales
+    scales = None if quantized_info.quantization is None else quantized_info.quantization.arrays.scales
     is_exact = scales is not None and bool(low < scales.min() and scales.max() < high)
-    fits = quantized.dtype.itemsize <= 2 and dequantized.dtype in (DataType.FLOAT32, DataType.FLOAT64)
+    fits = quantized_info.dtype.itemsize <= 2 and dequantized_info.dtype in (DataType.FLOAT32, DataType.FLOAT64)
     return dequantize.layer.inputs[0] if is_exact and fits else None
 
 

@@ -127,10 +127,10 @@ def drop_casts_around_compress(op: Cast, layer: Layer) -> Replacement:
     inner = above(compress.layer.inputs[0], Cast) if compress else None
     if compress is None or inner is None or len(compress.layer.output.consumers) > 1:
         return None
-    source, dropped, restored = inner.layer.values[0].known, inner.layer.output.known, layer.output.known
-    is_relabeled = source.dtype is dropped.dtype is restored.dtype and dropped.quantization is None
-    quantization = source.quantization
-    if not is_relabeled or quantization is None or quantization.per_axis or quantization != restored.quantization:
+    source_info, dropped_info, restored_info = inner.layer.values[0].known, inner.layer.output.known, layer.output.known
+    is_relabeled = source_info.dtype is dropped_info.dtype is restored_info.dtype and dropped_info.quantization is None
+    quantization = source_info.quantization
+    if not is_relabeled or quantization is None or quantization.per_axis or quantization != restored_info.quantization:
         return None
     return New(compress.op, [inner.layer.inputs[0], compress.layer.inputs[1]])
 

@@ -91,15 +91,15 @@ def dequantize_later(op: Op, layer: Layer) -> Replacement:
     if data_index is None or quantized is None or not _commutes(op, quantized.known):
         return None
     inputs = [*layer.inputs[:data_index], quantized, *layer.inputs[data_index + 1 :]]
-    moved = _moved(op, quantized.known, inputs)
-    if moved is None or moved.shape != layer.output.known.shape:
+    moved_info = _moved(op, quantized.known, inputs)
+    if moved_info is None or moved_info.shape != layer.output.known.shape:
         return None
-    if not quantized.is_constant and moved.num_elements > quantized.known.num_elements:
+    if not quantized.is_constant and moved_info.num_elements > quantized.known.num_elements:
         return None
-    stored = folded_result(op, inputs, moved) if quantized.is_constant else None
+    stored = folded_result(op, inputs, moved_info) if quantized.is_constant else None
     if stored is not None:
-        return New(_DEQUANTIZE, [New(constant(stored, moved.quantization).op, like=layer)])
-    return New(_DEQUANTIZE, [New(op, inputs, info=moved, like=layer)])
+        return New(_DEQUANTIZE, [New(constant(stored, moved_info.quantization).op, like=layer)])
+    return New(_DEQUANTIZE, [New(op, inputs, info=moved_info, like=layer)])
 
 
 def _data(layer: Layer) -> int | None:
@@ -108,29 +108,29 @@ def _data(layer: Layer) -> int | None:
     return places[0] if len(places) == len(layer.outputs) == 1 else None
 
 
-def _commutes(op: Op, quantized: TensorInfo) -> bool:
+def _commutes(op: Op, quantized_info: TensorInfo) -> bool:
     """Return True if an operator that moves or selects elements does the same with quantized values."""
     if Trait.MOVES in op.traits:
         return Trait.FILLS not in op.traits
-    return quantized.dtype in _TYPES and _one_scale(quantized)
+    return quantized_info.dtype in _TYPES and _one_scale(quantized_info)
 
 
-def _moved(op: Op, quantized: TensorInfo, inputs: Sequence[Value | New | None]) -> TensorInfo | None:
+def _moved(op: Op, quantized_info: TensorInfo, inputs: Sequence[Value | New | None]) -> TensorInfo | None:
     """Return the info of the result if an operator works on quantized values instead of floats.
 
-    `quantized` is the info of the quantized values, which are among `inputs`. None if their quantization would change
-    or become invalid, or if there is no kernel for their type.
+    `quantized_info` is the info of the quantized values, which are among `inputs`. None if their quantization would
+    change or become invalid, or if there is no kernel for their type.
     """
     info = gives(op, inputs)
     if info is None or info.quantization is None:
         return None
     if refusals(op, [info_of(value) for value in inputs], [info]):
         return None
-    if _one_scale(quantized):
-        return info if info.quantization == quantized.quantization else None
+    if _one_scale(quantized_info):
+        return info if info.quantization == quantized_info.quantization else None
     if isinstance(op, Transpose | Permute):
         return info
-    return info if isinstance(op, Reshape) and _keeps_first_axis(quantized, info) else None
+    return info if isinstance(op, Reshape) and _keeps_first_axis(quantized_info, info) else None
 
 
 def _keeps_first_axis(input_info: TensorInfo, output_info: TensorInfo) -> bool:
@@ -183,10 +183,10 @@ def quantize_before_moving(op: Quantize, layer: Layer) -> Replacement:
     real = mover.layer.inputs[data_index]
     if real is None or _rule(real) is None:
         return None
-    quantized = real.known.with_dtype(info.dtype).with_quantization(info.quantization)
-    first = New(op, [real], info=quantized, like=layer)
+    quantized_info = real.known.with_dtype(info.dtype).with_quantization(info.quantization)
+    first = New(op, [real], info=quantized_info, like=layer)
     inputs = [*mover.layer.inputs[:data_index], first, *mover.layer.inputs[data_index + 1 :]]
-    return None if _moved(mover.op, quantized, inputs) is None else New(mover.op, inputs, like=mover.layer)
+    return None if _moved(mover.op, quantized_info, inputs) is None else New(mover.op, inputs, like=mover.layer)
 
 
 @rewrite(Quantize)
@@ -381,9 +381,9 @@ def _weights(value: Value | None) -> Constant | None:
     if len(quantization.distinct_zero_points) > 1:
         return None
     numpy_dtype = np.uint8 if str(quantized.known.dtype).startswith("uint") else np.int8
-    stored = quantized.producer.op
-    if isinstance(stored, Constant) and stored.value.dtype == numpy_dtype and stored.info == quantized.known:
-        return stored
+    stored_op = quantized.producer.op
+    if isinstance(stored_op, Constant) and stored_op.value.dtype == numpy_dtype and stored_op.info == quantized.known:
+        return stored_op
     return Constant(quantized.constant.astype(numpy_dtype, copy=False), quantization)
 
 

@@ -98,13 +98,20 @@ def _loop(graph: Graph, layer: Layer, op: Loop) -> list[Value] | None:
     if trips * _size(body) > MOST_LAYERS:
         return None
     inputs = [value for value in layer.inputs[2:] if value is not None]
-    carried, captured, collected_values = inputs[: op.num_carried], inputs[op.num_carried :], list[list[Value]]()
+    carried_values, captured_values, collected_values = (
+        inputs[: op.num_carried],
+        inputs[op.num_carried :],
+        list[list[Value]](),
+    )
     for iteration in range(trips):
         iteration_and_condition = [graph.constant(np.array(iteration, np.int64)), graph.constant(np.array(True))]
-        region_results = _in_place(graph, layer, 0, [*iteration_and_condition, *carried, *captured])
-        carried = region_results[1 : 1 + op.num_carried]
+        region_results = _in_place(graph, layer, 0, [*iteration_and_condition, *carried_values, *captured_values])
+        carried_values = region_results[1 : 1 + op.num_carried]
         collected_values.append(region_results[1 + op.num_carried :])
-    return [*carried, *(_added(graph, layer, Stack(0), *values) for values in zip(*collected_values, strict=True))]
+    return [
+        *carried_values,
+        *(_added(graph, layer, Stack(0), *values) for values in zip(*collected_values, strict=True)),
+    ]
 
 
 def _count(layer: Layer, op: Loop) -> int | None:
@@ -125,17 +132,17 @@ def _scan(graph: Graph, layer: Layer, op: Scan) -> list[Value] | None:
         return None
     axes = [op.axis(index, value.known.rank) for index, value in enumerate(scanned)]
     backwards = op.reverse_inputs or (False,) * len(scanned)
-    carried, collected_values = list(values[: op.num_states]), list[list[Value]]()
+    carried_values, collected_values = list(values[: op.num_states]), list[list[Value]]()
     for iteration in range(trips):
         slices = []
         for value, axis, is_backward in zip(scanned, axes, backwards, strict=True):
             place = graph.constant(np.array(trips - 1 - iteration if is_backward else iteration))
             slices.append(_added(graph, layer, Gather(axis), value, place))
-        region_results = _in_place(graph, layer, 0, [*carried, *slices, *values[op.first_captured :]])
-        carried = region_results[: op.num_states]
+        region_results = _in_place(graph, layer, 0, [*carried_values, *slices, *values[op.first_captured :]])
+        carried_values = region_results[: op.num_states]
         collected_values.append(region_results[op.num_states :])
     columns = enumerate(zip(*collected_values, strict=True))
-    return [*carried, *(_collected(graph, layer, op, index, column) for index, column in columns)]
+    return [*carried_values, *(_collected(graph, layer, op, index, column) for index, column in columns)]
 
 
 def _collected(graph: Graph, layer: Layer, op: Scan, index: int, values: Sequence[Value]) -> Value:
@@ -162,11 +169,11 @@ def _in_place(graph: Graph, layer: Layer, index: int, values: Sequence[Value]) -
     layers_inside = [
         inner_layer for inner_layer in region.topological() if not isinstance(inner_layer.op, Input | Output)
     ]
-    copied = graph.absorb(layers_inside, argument_of)
-    for copy in dict.fromkeys(copied[value].producer for inner_layer in layers_inside for value in inner_layer.outputs):
+    copies = graph.absorb(layers_inside, argument_of)
+    for copy in dict.fromkeys(copies[value].producer for inner_layer in layers_inside for value in inner_layer.outputs):
         graph.rename(copy, f"{layer.name}/{region_title(layer, index)}/{copy.name}")
         _infer(graph, copy)
-    return [copied[output.values[0]] for output in region.outputs]
+    return [copies[output.values[0]] for output in region.outputs]
 
 
 def _added(graph: Graph, layer: Layer, op: Op, *values: Value) -> Value:

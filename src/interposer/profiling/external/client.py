@@ -100,7 +100,7 @@ class ProfilingClient(Recorder):
         self.wants_all = False
         self.options, self.service = options, service or ProfilingService(is_driven=True)
         self.counting = Counting(self.service.counters)
-        self._backends, self._registered = backends, 0
+        self._backends, self._num_registered = backends, 0
         self.count_backends()
         self._structure = Structure(perf_counter_ns)
         self._state = State.UNINITIALISED
@@ -133,8 +133,8 @@ class ProfilingClient(Recorder):
 
     def count_backends(self) -> None:
         """Count the backends that have been registered or unregistered since the previous call."""
-        previous_backends, self._registered = self._registered, self._backends()
-        difference = self._registered - previous_backends
+        previous_backends, self._num_registered = self._num_registered, self._backends()
+        difference = self._num_registered - previous_backends
         if difference:
             self.counting.count(BACKENDS_REGISTERED if difference > 0 else BACKENDS_UNREGISTERED, abs(difference))
 
@@ -196,7 +196,7 @@ class ProfilingClient(Recorder):
             for number in list(self._loaded):  # of a runtime that was not closed
                 self.network_unloaded(number)
             self.count_backends()
-            self.counting.count(BACKENDS_UNREGISTERED, self._registered)
+            self.counting.count(BACKENDS_UNREGISTERED, self._num_registered)
         self._closing.set()
         if threading.current_thread() is not self._thread:  # in which the garbage collector can end a runtime
             self._thread.join(seconds + _IDLE)

@@ -49,39 +49,39 @@ class _Socket:
             self._socket.close()
             raise
         self._socket.setblocking(False)
-        self._pending: deque[memoryview] = deque()
-        self._waiting = 0
+        self._pending_views: deque[memoryview] = deque()
+        self._waiting_bytes = 0
 
     def send(self, data: bytes) -> bool:
-        if self._waiting + len(data) > _MOST_PENDING:
+        if self._waiting_bytes + len(data) > _MOST_PENDING:
             return False
-        self._pending.append(memoryview(data))
-        self._waiting += len(data)
+        self._pending_views.append(memoryview(data))
+        self._waiting_bytes += len(data)
         self._flush()
         return True
 
     def _flush(self) -> None:
-        while self._pending:
+        while self._pending_views:
             try:
-                num_sent = self._socket.send(self._pending[0])
+                num_sent = self._socket.send(self._pending_views[0])
             except BlockingIOError:
                 return
-            self._waiting -= num_sent
-            self._pending[0] = self._pending[0][num_sent:]
-            if not self._pending[0]:
-                self._pending.popleft()
+            self._waiting_bytes -= num_sent
+            self._pending_views[0] = self._pending_views[0][num_sent:]
+            if not self._pending_views[0]:
+                self._pending_views.popleft()
 
     def receive(self, seconds: float) -> bytes | None:
-        events = ready(self._socket, seconds, writing=bool(self._pending))
+        events = ready(self._socket, seconds, writing=bool(self._pending_views))
         if events & select.POLLOUT:
             self._flush()
         return self._socket.recv(_CHUNK) if events & ~select.POLLOUT else None
 
     def close(self, seconds: float = 0) -> None:
         try:
-            if self._pending and seconds:
+            if self._pending_views and seconds:
                 self._socket.settimeout(seconds)
-                self._socket.sendall(b"".join(self._pending))
+                self._socket.sendall(b"".join(self._pending_views))
         except OSError:
             pass
         finally:

@@ -57,16 +57,16 @@ class Counting:
 
     def __init__(self, of_backends: Mapping[int, events.Counter] | None = None) -> None:
         self._of_backends = {} if of_backends is None else of_backends
-        self._values: dict[int, int] = {}
+        self._value_of_number: dict[int, int] = {}
         self._samples_between: dict[int, _Sample] = {}
-        self._captured: deque[_Sample] = deque(maxlen=_MOST_SAMPLES)
+        self._captured_samples: deque[_Sample] = deque(maxlen=_MOST_SAMPLES)
         self._selected: frozenset[int] = frozenset()
         self._lock = threading.RLock()  # the garbage collector can close a client within a method
 
     def count(self, number: int, amount: int = 1) -> None:
         """Add to one of Arm NN's counters."""
         with self._lock:
-            self._values[number] = self._values.get(number, 0) + amount
+            self._value_of_number[number] = self._value_of_number.get(number, 0) + amount
 
     @property
     def size(self) -> int:
@@ -106,7 +106,7 @@ class Counting:
             self._samples_between = {
                 number: sample for number, sample in self._samples_between.items() if number in self._selected
             }
-            self._captured.clear()
+            self._captured_samples.clear()
 
     def sampled(self, counter: events.Counter, at: int, value: float, captured: bool = False) -> None:
         """Take a value of a backend's counter, in its units.
@@ -121,19 +121,20 @@ class Counting:
         sample = _Sample(counter, at, value / counter.multiplier)
         with self._lock:
             if captured:
-                self._captured.append(sample)
+                self._captured_samples.append(sample)
             else:
                 self._samples_between[number] = _sum(self._samples_between.get(number), sample)
 
     def capture(self, at: int, numbers: Sequence[int]) -> Capture | None:
-        """Return the values of those numbers that are Arm NN's counters; None if there are none.
+        """Return the values of those `numbers` that are Arm NN's counters, and reset the counters to 0.
 
-        A counter that is named twice counts once.
+        `at` is the moment of the capture. A counter that is named twice has its value once, and then 0. The result is
+        None if no number is that of such a counter.
         """
         own_numbers = [number for number in numbers if _is_own(number)]
         with self._lock:
             return (
-                Capture(at, tuple((number, _raw(self._values.pop(number, 0))) for number in own_numbers))
+                Capture(at, tuple((number, _raw(self._value_of_number.pop(number, 0))) for number in own_numbers))
                 if own_numbers
                 else None
             )
@@ -144,7 +145,7 @@ class Counting:
         Those between two captures belong to the first moment of the present one.
         """
         with self._lock:
-            samples, self._captured = list(self._captured), deque(maxlen=_MOST_SAMPLES)
+            samples, self._captured_samples = list(self._captured_samples), deque(maxlen=_MOST_SAMPLES)
             samples_between, self._samples_between = self._samples_between, {}
         for position, sample in enumerate(samples):
             samples[position] = _sum(samples_between.pop(sample.counter.number, None), sample)

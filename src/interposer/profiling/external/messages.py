@@ -230,11 +230,11 @@ class _Records:
 
     def __init__(self, body: bytes, order: str) -> None:
         self._body, self._order = body, order
-        self._left = len(body) + 4
+        self._bytes_left = len(body) + 4
 
     def _spend(self, size: int) -> None:
-        self._left -= size
-        if self._left < 0:
+        self._bytes_left -= size
+        if self._bytes_left < 0:
             raise ParseError("the records of a directory of counters overlap")
 
     def numbers(self, form: str, offset: int) -> tuple[Any, ...]:

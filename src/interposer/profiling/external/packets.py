@@ -75,7 +75,7 @@ class PacketReader:
 
     def __init__(self, order: str | None = None, limit: int = MOST_BYTES) -> None:
         self.order, self._limit = order, limit
-        self._data = bytearray()
+        self._received_bytes = bytearray()
         self.offset = 0
 
     def feed(self, data: bytes) -> Iterator[Packet]:
@@ -84,27 +84,27 @@ class PacketReader:
         Raises:
             ParseError: the stream does not begin as one of a client, or a body is longer than the limit.
         """
-        self._data += data
-        if self.order is None and len(self._data) >= HEADER + 4:
-            self.order = _order_of(bytes(self._data[: HEADER + 4]))
-        while self.order is not None and len(self._data) >= HEADER:
-            word, length = struct.unpack_from(f"{self.order}II", self._data)
+        self._received_bytes += data
+        if self.order is None and len(self._received_bytes) >= HEADER + 4:
+            self.order = _order_of(bytes(self._received_bytes[: HEADER + 4]))
+        while self.order is not None and len(self._received_bytes) >= HEADER:
+            word, length = struct.unpack_from(f"{self.order}II", self._received_bytes)
             length &= _LENGTH
             if length > self._limit:
                 raise ParseError(
                     f"a packet has {length:,} bytes; at most {self._limit:,} are accepted", where=f"byte {self.offset}"
                 )
-            if len(self._data) < HEADER + length:
+            if len(self._received_bytes) < HEADER + length:
                 return
-            body = bytes(self._data[HEADER : HEADER + length])
-            del self._data[: HEADER + length]
+            body = bytes(self._received_bytes[HEADER : HEADER + length])
+            del self._received_bytes[: HEADER + length]
             self.offset += HEADER + length
             yield Packet(word, body)
 
     @property
     def rest(self) -> int:
         """The number of buffered bytes, which belong to a packet that has not arrived completely."""
-        return len(self._data)
+        return len(self._received_bytes)
 
 
 def _order_of(first_bytes: bytes) -> str:

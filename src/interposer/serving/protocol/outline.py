@@ -78,7 +78,7 @@ class _Scan:
         self._depth = 0
         self._is_in_string = False
         self._backslashes = 0
-        self._values, self._containers = 1, 0
+        self._num_values, self._num_containers = 1, 0
         self._excluded_values, self._excluded_containers = 0, 0
         self._long_lists: list[tuple[int, int]] = []
         self._begin: _Mark | None = None
@@ -87,7 +87,7 @@ class _Scan:
     @property
     def outline(self) -> Outline:
         """What was found in the slices so far; a list of a tensor counts when its end was seen."""
-        values, containers = (self._values, self._containers) if self._begin is None else self._begin[1:]
+        values, containers = (self._num_values, self._num_containers) if self._begin is None else self._begin[1:]
         return Outline(values - self._excluded_values, containers - self._excluded_containers, self._long_lists)
 
     def add(self, begin: int) -> None:
@@ -108,8 +108,8 @@ class _Scan:
         begins = self._marks(brackets[is_opening & (depths == _DATA)], begin, commas, openings)
         ends = self._marks(brackets[~is_opening & (depths == _DATA - 1)] + 1, begin, commas, openings)
         self._find_lists(begins, ends)
-        self._containers += len(openings)
-        self._values += len(openings) + len(commas)
+        self._num_containers += len(openings)
+        self._num_values += len(openings) + len(commas)
 
     def _strings(self, slice_bytes: Array) -> Array | None:
         """Return which bytes are inside of strings; None if there are no strings."""
@@ -127,7 +127,7 @@ class _Scan:
     def _escaped(self, slice_bytes: Array, quotes: Array) -> Array:
         """Return which of the quotes have an odd number of backslashes before them."""
         is_backslash = slice_bytes == _BACKSLASH
-        self._values += int(np.count_nonzero(is_backslash))
+        self._num_values += int(np.count_nonzero(is_backslash))
         num_before, escaped = self._backslashes, np.zeros(len(quotes), bool)
         other_positions = np.flatnonzero(~is_backslash)
         self._backslashes = (
@@ -146,7 +146,7 @@ class _Scan:
         """Return the rows of `_Mark` for places in the slice at `begin`."""
         containers = np.searchsorted(openings, places)
         values = containers + np.searchsorted(commas, places)
-        return np.stack([places + begin, values + self._values, containers + self._containers], axis=1)
+        return np.stack([places + begin, values + self._num_values, containers + self._num_containers], axis=1)
 
     def _find_lists(self, begins: Array, ends: Array) -> None:
         if self._begin is not None:

@@ -109,7 +109,7 @@ class _Counter:
         self._data, self._reading = data, reading
         self._known: dict[Any, dict[int, _Field]] = {}
         self.elements, self.varints, self.fixed = 0, 0, 0
-        self._messages = 0
+        self._num_messages = 0
 
     def check(self) -> None:
         """Raise `ServingError` if there are too many elements."""
@@ -150,8 +150,8 @@ class _Counter:
         if field is None:
             return
         if field.message is not None:
-            self._messages += 1
-            if self._messages > _MOST_MESSAGES:
+            self._num_messages += 1
+            if self._num_messages > _MOST_MESSAGES:
                 raise ServingError(
                     Status.TOO_LARGE, f"the request has more than {_MOST_MESSAGES:,} inputs, outputs and parameters"
                 )

@@ -329,7 +329,7 @@ class _Placer:
         return ""
 
     def _against_measured_mixes(self) -> str:
-        """Return why no mix is timed, after parts of the network were."""
+        """Return why no plan with several backends is timed as a whole, although parts of the network were timed."""
         reason = f"by the times of {self.timed_parts} parts, none takes {_GAIN:.0%} less than the best backend alone"
         if not self.late_parts:
             return reason

@@ -62,7 +62,7 @@ class CompiledGraph:
         ]
         self._static = sorted(static & tensors)
         self._built_for: _Weights | None = None
-        self._changes: Counter[int] = Counter()
+        self._change_counts: Counter[int] = Counter()
         self._lock = threading.RLock()
         self._instead: Callable[..., Any] | None = None
 
@@ -103,8 +103,8 @@ class CompiledGraph:
     def _count_changes(self, weights: _Weights, values: Sequence[Any]) -> None:
         """Count which weights have changed; those that change often become ordinary inputs of later networks."""
         for index in weights.changed(values):
-            self._changes[index] += 1
-        self._static = [index for index in self._static if self._changes[index] < _CHANGES]
+            self._change_counts[index] += 1
+        self._static = [index for index in self._static if self._change_counts[index] < _CHANGES]
 
     def _built(self, values: Sequence[Any], static: Sequence[int]) -> _Variant:
         sizes = self._sizes(values)

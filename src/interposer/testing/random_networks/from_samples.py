@@ -82,14 +82,16 @@ def _op_tickets() -> tuple[tuple[type[Op], ...], NDArray[np.uint64]]:
 
 
 @cache
-def _samples(name: str, quantized: bool) -> _Tickets:
+def _samples(name: str, is_quantized: bool) -> _Tickets:
     """Return the samples of the operator with this name that have quantized operands, or of those that have none.
 
     All samples if there are none of the requested kind.
     """
     candidates = [sample for sample in samples_of(op_class(name)) if _is_usable(sample)]
     candidates = [candidate for candidate in candidates if _places(candidate)] or candidates
-    matching_candidates = [candidate for candidate in candidates if _is_quantized(candidate) is quantized] or candidates
+    matching_candidates = [
+        candidate for candidate in candidates if _is_quantized(candidate) is is_quantized
+    ] or candidates
     return _Tickets(matching_candidates, _checksums([candidate.id for candidate in matching_candidates]))
 
 
@@ -132,8 +134,8 @@ def sample_of_any_operator(growth: Growth, value: Value) -> None:
     else:
         ops, checksums = _op_tickets()
         op = ops[draw.ranked(checksums)]
-    quantized = growth.kind == "quantized" if draw.chance(7, 8) else draw.chance(1, 2)
-    choice = _samples(op.op_name(), quantized)
+    is_quantized = growth.kind == "quantized" if draw.chance(7, 8) else draw.chance(1, 2)
+    choice = _samples(op.op_name(), is_quantized)
     if not choice.samples:
         raise Skipped
     _attach(growth, value, choice.samples[draw.ranked(choice.checksums)])
@@ -142,12 +144,14 @@ def sample_of_any_operator(growth: Growth, value: Value) -> None:
 def _attach(growth: Growth, value: Value, sample: Sample) -> None:
     free_indices = _places(sample)
     input_indices = [index for index in free_indices if not _known(sample.inputs[index]).constant] or free_indices
-    attached = growth.draw.one_of(input_indices) if input_indices else None
+    attached_index = growth.draw.one_of(input_indices) if input_indices else None
     operands: list[Value | None] = []
     for index, operand in enumerate(sample.inputs):
         if operand is None:
             operands.append(None)
-        elif index == attached and (operand.info == value.known or not growth.favoured or growth.draw.chance(1, 10)):
+        elif index == attached_index and (
+            operand.info == value.known or not growth.favoured or growth.draw.chance(1, 10)
+        ):
             operands.append(_bounded(growth, value, operand))
         else:
             operands.append(_another(growth, operand, index in free_indices))

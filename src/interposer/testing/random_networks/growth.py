@@ -86,10 +86,10 @@ class Growth:
 
     def __post_init__(self) -> None:
         draw = self.draw
-        large = draw.chance(1, LARGE_EVERY)
-        self.room = MAX_ELEMENTS_OF_LARGE if large else MAX_ELEMENTS
-        self.operations_left = MAX_OPERATIONS_OF_LARGE if large else MAX_OPERATIONS
-        self.large = large
+        is_large = draw.chance(1, LARGE_EVERY)
+        self.room = MAX_ELEMENTS_OF_LARGE if is_large else MAX_ELEMENTS
+        self.operations_left = MAX_OPERATIONS_OF_LARGE if is_large else MAX_OPERATIONS
+        self.large = is_large
         self.layout = draw.one_of((DataLayout.NCHW, DataLayout.NHWC))
         self.real_type = draw.weighted(REAL, (88, 5, 3, 4))
         self.stored_type = draw.weighted((*EIGHT_BITS, DataType.INT16), (60, 30, 10))
@@ -153,9 +153,9 @@ class Growth:
         """Choose the value that the next layer reads: often the newest or an unused one, else mostly a recent one."""
         if self.draw.chance(1, 2):
             return self.values[-1]
-        unused = [value for value in self.values if not value.uses]
-        if unused and self.draw.chance(1, 3):
-            return self.draw.one_of(unused)
+        unused_values = [value for value in self.values if not value.uses]
+        if unused_values and self.draw.chance(1, 3):
+            return self.draw.one_of(unused_values)
         count = len(self.values)
         return self.values[max(self.draw.below(count), self.draw.below(count))]
 
@@ -169,8 +169,8 @@ class Growth:
 
     def another(self, accept: Callable[[Value], bool]) -> Value | None:
         """Return one of the values that `accept` returns True for, preferably a recent one; None if there is none."""
-        accepted = [value for value in self.values if accept(value)]
-        return self.draw.one_of(accepted) if accepted else None
+        accepted_values = [value for value in self.values if accept(value)]
+        return self.draw.one_of(accepted_values) if accepted_values else None
 
     def input(self, info: TensorInfo, reach: float | None = None) -> Value:
         """Add an input with a random array, and return its value, which other layers may read.
@@ -195,19 +195,19 @@ class Growth:
         self.feeds[binding_id] = array
         return self.network.add_input_layer(binding_id, info).output
 
-    def note(self, value: Value, reach: float, positive: bool = False) -> None:
-        """Record the reach of a value, limited by its quantization; with `positive`, that no element is negative."""
+    def note(self, value: Value, reach: float, is_positive: bool = False) -> None:
+        """Record the reach of a value, limited by its quantization; with `is_positive`, that no element is negative."""
         quantization = value.known.quantization
         if quantization is not None and not quantization.per_axis:
             lowest, highest = integer_range(value.known.dtype)
             reach = min(
                 reach, max(highest - quantization.zero_point, quantization.zero_point - lowest) * quantization.scale
             )
-            positive = positive or quantization.zero_point == lowest
+            is_positive = is_positive or quantization.zero_point == lowest
             if quantization.zero_point == highest:
                 self.negative.add(value)
         self.reaches[value] = min(max(reach, 1e-3), 1e6)
-        if positive:
+        if is_positive:
             self.positive.add(value)
 
     # --- constants ----------------------------------------------------------------------------------------------------
@@ -307,11 +307,11 @@ class Growth:
     def undo(self, layers: int, values: int) -> None:
         """Remove what a grower has added: all but the first `layers` layers and `values` values, and their inputs."""
         graph = self.network.graph
-        removed = list(graph)[: layers - 1 if layers else None : -1]
-        erased = {value for layer in removed for value in layer.outputs}
-        for layer in removed:
+        removed_layers = list(graph)[: layers - 1 if layers else None : -1]
+        erased_values = {value for layer in removed_layers for value in layer.outputs}
+        for layer in removed_layers:
             graph.erase(layer)
-        self._weights = {info: value for info, value in self._weights.items() if value not in erased}
+        self._weights = {info: value for info, value in self._weights.items() if value not in erased_values}
         for value in self.values[values:]:
             self.reaches.pop(value, None)
             self.positive.discard(value)
@@ -367,8 +367,8 @@ class Growth:
             self.draw.integer(lowest, highest),
         )
         if sign:
-            extreme = lowest if sign > 0 else highest
-            return self.draw.one_of((extreme, extreme, middle - sign * self.draw.below(120)))
+            extreme_point = lowest if sign > 0 else highest
+            return self.draw.one_of((extreme_point, extreme_point, middle - sign * self.draw.below(120)))
         return self.draw.weighted(zero_points, (4, 2, 3, 6, 5))
 
 

@@ -172,9 +172,9 @@ def _concat(growth: Growth, value: Value) -> None:
     else:
         operands = [operand for operand in operands if operand.known.shape == info.shape]
         op = Stack(_signed(growth, axis, info.rank + 1))
-    [inferred] = op.infer_infos(*(operand.known for operand in operands))
-    assert inferred is not None
-    outputs = pooled_quantization(growth, operands).with_constant(None).with_shape(inferred.shape)
+    [inferred_info] = op.infer_infos(*(operand.known for operand in operands))
+    assert inferred_info is not None
+    outputs = pooled_quantization(growth, operands).with_constant(None).with_shape(inferred_info.shape)
     growth.add(op, *operands, outputs=outputs)
 
 

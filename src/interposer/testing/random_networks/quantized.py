@@ -238,11 +238,11 @@ def _fully_connected(growth: Growth, value: Value) -> None:
     shape = x.known.shape
     if not shape or 0 in shape:
         raise Skipped
-    keep_dims, transposed = draw.chance(1, 2), draw.chance(2, 3)
+    keep_dims, is_transposed = draw.chance(1, 2), draw.chance(2, 3)
     depth = shape[-1] if keep_dims or draw.chance(1, 2) else math.prod(shape[1:])
     units = columns(growth, math.prod(shape) // depth, depth)
-    op = FullyConnected(transposed, keep_dims)
-    _weighted(growth, x, Filter(op, (units, depth) if transposed else (depth, units), units, depth), op.output_axis)
+    op = FullyConnected(is_transposed, keep_dims)
+    _weighted(growth, x, Filter(op, (units, depth) if is_transposed else (depth, units), units, depth), op.output_axis)
 
 
 @grower(6, BatchMatMul, kinds=_QUANTIZED)

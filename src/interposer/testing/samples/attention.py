@@ -130,11 +130,11 @@ def rotations() -> Iterator[Sample]:
                 size = (rotary_dim or 6) // 2
                 title = f"{'neighbours' if interleaved else 'halves'}-{rotary_dim or 'all'}"
                 rows, table = given((2, 3, size), dtype), given((5, size), dtype)
-                flat, heads = given((2, 3, 24), dtype), given((2, 4, 3, 6), dtype)
+                flat_operand, heads = given((2, 3, 24), dtype), given((2, 4, 3, 6), dtype)
                 op = RotaryEmbedding(interleaved, rotary_embedding_dim=rotary_dim)
                 yield Sample(op, [heads, rows, rows], name=f"{title}-{dtype}")
                 yield Sample(op, [heads, table, table, ids], name=f"{title}-positions-{dtype}")
-                yield Sample(op.replace(num_heads=4), [flat, rows, rows], name=f"{title}-flat-{dtype}")
+                yield Sample(op.replace(num_heads=4), [flat_operand, rows, rows], name=f"{title}-flat-{dtype}")
 
 
 @samples(RotaryEmbedding)

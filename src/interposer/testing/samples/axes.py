@@ -58,12 +58,12 @@ def _counted_from_the_end(base: Sample) -> Sample | None:
     """Return the sample with negative axes; None if no axis becomes less than -1 (other samples cover -1)."""
     rank = _info(base).rank
     attributes = {name: getattr(base.op, name) for name in NAMES if hasattr(base.op, name)}
-    negative = {name: _from_end(attribute, rank) for name, attribute in attributes.items()}
-    lowest = min((axis for attribute in negative.values() for axis in _flat(attribute)), default=0)
-    if negative == attributes or lowest > -2:
+    negative_axes = {name: _from_end(attribute, rank) for name, attribute in attributes.items()}
+    lowest = min((axis for attribute in negative_axes.values() for axis in _flat(attribute)), default=0)
+    if negative_axes == attributes or lowest > -2:
         return None
-    label = "-".join(f"{axis:d}" for attribute in negative.values() for axis in _flat(attribute))
-    op = base.op.replace(**negative)
+    label = "-".join(f"{axis:d}" for attribute in negative_axes.values() for axis in _flat(attribute))
+    op = base.op.replace(**negative_axes)
     return Sample(op, base.inputs, base.outputs, f"{base.name}-from-end-{label}", base.expected)
 
 

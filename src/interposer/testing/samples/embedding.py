@@ -85,14 +85,14 @@ def rows() -> Iterator[Sample]:
             yield Sample(op, [operand], name=f"axis{axis}-{dtype}")
     for dtype in (*INTEGERS, *TINY_INTEGERS):
         yield Sample(OneHot(2), [of([1, 0, 1, 1], dtype)], name=f"indices-{dtype}")
-    negative = of([-1, -4, 2, -5], DataType.INT32)
+    negative_indices = of([-1, -4, 2, -5], DataType.INT32)
     for dtype in (DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT64, DataType.INT8, DataType.INT64, DataType.BOOL):
         for from_end in (False, True):
             op = OneHot(4, dtype=dtype, from_end=from_end)
-            yield Sample(op, [negative], name=f"{'from-end' if from_end else 'from-front'}-{dtype}")
+            yield Sample(op, [negative_indices], name=f"{'from-end' if from_end else 'from-front'}-{dtype}")
     for dtype, quantization in QUANTIZED.items():
         yield Sample(
-            OneHot(4, dtype=dtype), [negative], [TensorInfo((4, 4), dtype, quantization)], f"quantized-{dtype}"
+            OneHot(4, dtype=dtype), [negative_indices], [TensorInfo((4, 4), dtype, quantization)], f"quantized-{dtype}"
         )
 
 

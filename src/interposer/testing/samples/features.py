@@ -55,13 +55,13 @@ def tf_idf_vectorizer() -> Iterator[Sample]:
     texts = np.array([f"w{word}" for word in pool], object)
     words = [1, 2, 3, 5, 3, 2, 6, 7, 8, 6, 7, 7]
     for mode in TermWeighting:
-        for min_length, max_length, skipped in ((1, 1, 0), (1, 2, 0), (2, 2, 5), (1, 3, 1), (2, 3, 10**12)):
+        for min_length, max_length, max_skipped in ((1, 1, 0), (1, 2, 0), (2, 2, 5), (1, 3, 1), (2, 3, 10**12)):
             settings: dict[str, Any] = {
                 "min_gram_length": min_length,
                 "max_gram_length": max_length,
-                "max_skip_count": skipped,
+                "max_skip_count": max_skipped,
             }
-            name = f"{mode.value}-{min_length}-{max_length}-{skipped}"
+            name = f"{mode.value}-{min_length}-{max_length}-{max_skipped}"
             yield Sample(TfIdfVectorizer(pool, **terms, **settings, mode=mode), [of(words, INT64)], name=name)
             weights = tuple(0.5 * index for index in range(1, 9))
             op = TfIdfVectorizer(texts, **terms, **settings, mode=mode, weights=weights)

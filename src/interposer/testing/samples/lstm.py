@@ -94,7 +94,7 @@ class Cell(NamedTuple):
 
 def operands(op: Op, named: dict[str, Given]) -> list[Given | None]:
     """Return the operands `named` in the order in which the operator declares them; None for absent ones."""
-    return [named.get(declared.name) for declared in op.operands]
+    return [named.get(declared_operand.name) for declared_operand in op.operands]
 
 
 def _of(dtype: DataType) -> Cell:
@@ -162,7 +162,7 @@ def bidirectional() -> Iterator[Sample]:
         yield _both(BidirectionalSequenceLstm(), features, features.title)
     for merge in (False, True):
         op, title = BidirectionalSequenceLstm(merge_outputs=merge), "merged" if merge else "apart"
-        yield _both(op, Features(cifg=True), f"{title}-crossed", crossed=True)
+        yield _both(op, Features(cifg=True), f"{title}-crossed", is_crossed=True)
         yield _both(op, Features(projection=True), f"{title}-parallel", parallel=True)
     for dtype in FLOATS:
         yield _both(BidirectionalSequenceLstm(clipping_thres_cell=0.3), Features(), f"{dtype}", _of(dtype))
@@ -174,18 +174,18 @@ def _both(
     name: str,
     cell: Cell | None = None,
     *,
-    crossed: bool = False,
+    is_crossed: bool = False,
     parallel: bool = False,
 ) -> Sample:
     cell, operands_by_name = cell or Cell(), dict[str, Given]()
     for direction in ("forward", "backward"):
         direction_operands = cell.operands(features, 7 if parallel and direction == "backward" else INPUTS)
-        if crossed:
+        if is_crossed:
             direction_operands |= {
                 f"aux_input_to_{gate}_weights": weights((UNITS, 7)) for gate in GATES[features.cifg :]
             }
         operands_by_name |= {f"{direction}_{name}": operand for name, operand in direction_operands.items()}
     operands_by_name["input"] = given((BATCH, STEPS, INPUTS), cell.output, low=-2, high=2)
-    if crossed or parallel:
+    if is_crossed or parallel:
         operands_by_name["aux_input"] = given((BATCH, STEPS, 7), low=-2, high=2)
     return Sample(op, operands(op, operands_by_name), name=name)

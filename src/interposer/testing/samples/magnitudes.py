@@ -36,10 +36,10 @@ CHANNELS: Final = (3, 16)
 NHWC: Final[dict[str, Any]] = {"data_layout": DataLayout.NHWC}
 
 
-def _around(magnitude: float, *shape: int, signed: bool = True) -> Array:
-    """Return numbers from 0.6 to 1 times the magnitude, of alternating signs unless `signed` is False."""
+def _around(magnitude: float, *shape: int, is_signed: bool = True) -> Array:
+    """Return numbers from 0.6 to 1 times the magnitude, of alternating signs unless `is_signed` is False."""
     count = int(np.prod(shape))
-    signs = np.where(np.arange(count) % 3 == 1, -1.0, 1.0) if signed else 1.0
+    signs = np.where(np.arange(count) % 3 == 1, -1.0, 1.0) if is_signed else 1.0
     return np.asarray((magnitude * np.linspace(0.6, 1.0, count) * signs).reshape(shape).astype(np.float32))
 
 
@@ -53,8 +53,8 @@ def activations() -> Iterator[Sample]:
     for function in ActivationFunction:
         op = Activation(function, *PARAMETERS.get(function, (1.0, 0.0)))
         for title, magnitude in MAGNITUDES.items():
-            signed = function is not ActivationFunction.SQRT
-            operand = of(_around(magnitude, COUNT, signed=signed))
+            is_signed = function is not ActivationFunction.SQRT
+            operand = of(_around(magnitude, COUNT, is_signed=is_signed))
             yield _sample(op, [operand], f"magnitude-{function.name.lower()}-{title}")
 
 
@@ -77,12 +77,12 @@ def functions() -> Iterator[Sample]:
 @samples(ElementwiseBinary, ops.Addition, ops.Division, ops.Multiplication, ops.Subtraction, ops.Prelu)
 def pairs() -> Iterator[Sample]:
     """Yield samples of binary operators on numbers of equal magnitudes, and on large and ordinary ones."""
-    named = {BinaryOperation.ADD: ops.Addition, BinaryOperation.SUB: ops.Subtraction,
+    op_of_operation = {BinaryOperation.ADD: ops.Addition, BinaryOperation.SUB: ops.Subtraction,
              BinaryOperation.MUL: ops.Multiplication, BinaryOperation.DIV: ops.Division}  # fmt: skip
     other_operations = (BinaryOperation.SQ_DIFF, BinaryOperation.FLOOR_DIV, BinaryOperation.ATAN2)
     for title, magnitude in MAGNITUDES.items():
-        x, y = of(_around(magnitude, COUNT)), of(_around(magnitude, COUNT, signed=False)[::-1].copy())
-        for op in (*(kind() for kind in named.values()), *map(ElementwiseBinary, other_operations)):
+        x, y = of(_around(magnitude, COUNT)), of(_around(magnitude, COUNT, is_signed=False)[::-1].copy())
+        for op in (*(kind() for kind in op_of_operation.values()), *map(ElementwiseBinary, other_operations)):
             yield _sample(op, [x, y], f"{op.operation.name.lower()}-magnitude-{title}")
         yield _sample(ops.Division(), [x, of(np.linspace(0.5, 2, COUNT))], f"magnitude-{title}-by-ordinary")
         yield _sample(ops.Prelu(), [x, of(np.linspace(0.25, 0.75, COUNT), constant=True)], f"magnitude-{title}")
@@ -97,7 +97,7 @@ def reductions() -> Iterator[Sample]:
         ReduceOperation.LOG_SUM_EXP,
     )  # fmt: skip
     for title, magnitude in {**MAGNITUDES, "1e38": 1e38}.items():
-        operand = of(_around(magnitude, 5, 7, signed=False))
+        operand = of(_around(magnitude, 5, 7, is_signed=False))
         for axis in range(2):
             for operation in operations:
                 op = ops.Reduce((axis,), operation=operation)
@@ -170,7 +170,7 @@ def resized() -> Iterator[Sample]:
 def products() -> Iterator[Sample]:
     """Yield samples of matrix products and convolutions of large and ordinary numbers; no partial sum overflows."""
     for title, magnitude in {"1e20": 1e20, "1e30": 1e30, "1e36": 1e36, "2e-38": 2e-38}.items():
-        image, rows = of(_around(magnitude, 1, 5, 7, 3, signed=False)), of(_around(magnitude, 5, 7, signed=False))
+        image, rows = of(_around(magnitude, 1, 5, 7, 3, is_signed=False)), of(_around(magnitude, 5, 7, is_signed=False))
         filters, matrix = weights((4, 2, 2, 3), low=0.1), weights((7, 4), low=0.1)
         yield _sample(ops.Convolution2d(**NHWC), [image, filters], f"magnitude-{title}")
         depthwise = ops.DepthwiseConvolution2d(**NHWC)

@@ -45,9 +45,12 @@ NHWC: Final = DataLayout.NHWC
 
 def _one(op: Op, operands: list[Given | None], dtype: DataType, name: str, scale_factor: float = 1.0) -> Sample:
     output_quantization = RESULT[dtype]
-    scaled = Quantization(output_quantization.scale * scale_factor, output_quantization.zero_point)
+    scaled_quantization = Quantization(output_quantization.scale * scale_factor, output_quantization.zero_point)
     return Sample(
-        op, operands, [declared(op, *operands, q=scaled)], f"many-{name}-{dtype}" if name else f"many-{dtype}"
+        op,
+        operands,
+        [declared(op, *operands, q=scaled_quantization)],
+        f"many-{name}-{dtype}" if name else f"many-{dtype}",
     )
 
 
@@ -226,8 +229,8 @@ def long_sums() -> Iterator[Sample]:
         matrix = weights((4001, 5), dtype, low=0.25, high=0.75)
         yield Sample(ops.FullyConnected(), [row, matrix], name=f"long-{dtype}")
         yield Sample(ops.BatchMatMul(), [row, matrix], name=f"long-{dtype}")
-        wide = given((3, 4001), dtype, low=6.0, high=10.0)
-        yield Sample(ops.LayerNormalization(), [wide], name=f"long-{dtype}")
+        wide_rows = given((3, 4001), dtype, low=6.0, high=10.0)
+        yield Sample(ops.LayerNormalization(), [wide_rows], name=f"long-{dtype}")
         yield Sample(ops.Softmax(), [given((3, 4001), dtype, low=-1, high=1)], name=f"long-{dtype}")
 
 

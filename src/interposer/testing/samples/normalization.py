@@ -36,12 +36,12 @@ def _in_all_types(shape: tuple[int, ...], sample: Bare) -> Iterator[Sample]:
     whose scale is twice that of the input.
     """
     for dtype in (*FLOATS, *SMALL_FLOATS):
-        unnamed = sample(given(shape, dtype))
-        yield Sample(unnamed.op, unnamed.inputs, name=f"{unnamed.name}-{dtype}")
+        unnamed_sample = sample(given(shape, dtype))
+        yield Sample(unnamed_sample.op, unnamed_sample.inputs, name=f"{unnamed_sample.name}-{dtype}")
     for dtype, quantization in QUANTIZED.items():
-        unnamed = sample(given(shape, dtype, quantization))
+        unnamed_sample = sample(given(shape, dtype, quantization))
         output = TensorInfo(shape, dtype, Quantization(quantization.scale * 2, quantization.zero_point))
-        yield Sample(unnamed.op, unnamed.inputs, [output], f"{unnamed.name}-quantized-{dtype}")
+        yield Sample(unnamed_sample.op, unnamed_sample.inputs, [output], f"{unnamed_sample.name}-quantized-{dtype}")
 
 
 def _parameters(x: Given, count: int) -> list[Given]:

@@ -91,8 +91,8 @@ def svdf() -> Iterator[Sample]:
         yield _integers(op)
     for rounding in ROUNDINGS:
         matrices = [weights((4, count), DataType.INT8, HYBRID) for count in (INPUTS, 6)]
-        rounded = Svdf(activation_rounding=rounding)
-        yield Sample(rounded, [given((BATCH, INPUTS)), *matrices, None], name=f"hybrid-{rounding.value}")
+        rounded_svdf = Svdf(activation_rounding=rounding)
+        yield Sample(rounded_svdf, [given((BATCH, INPUTS)), *matrices, None], name=f"hybrid-{rounding.value}")
 
 
 def _integers(op: Svdf) -> Sample:

@@ -36,16 +36,16 @@ def _operands(op: Layer, dtype: DataType = DataType.FLOAT32, *, states: bool = T
     return operands_by_name
 
 
-def _sample(op: Layer, named: dict[str, Given], name: str) -> Sample:
-    return Sample(op, [named.get(declared.name) for declared in op.operands], name=name)
+def _sample(op: Layer, named_operands: dict[str, Given], name: str) -> Sample:
+    return Sample(op, [named_operands.get(declared_operand.name) for declared_operand in op.operands], name=name)
 
 
 def _of_all_layers(op: Layer) -> Iterator[Sample]:
     for direction in RecurrentDirection:
-        directed = op.replace(direction=direction)
-        yield _sample(directed, _operands(directed), direction.value)
+        directed_op = op.replace(direction=direction)
+        yield _sample(directed_op, _operands(directed_op), direction.value)
         lengths = {"sequence_lengths": of([STEPS, 2], DataType.INT32)}
-        yield _sample(directed, _operands(directed) | lengths, f"{direction.value}-lengths")
+        yield _sample(directed_op, _operands(directed_op) | lengths, f"{direction.value}-lengths")
     yield _sample(op, _operands(op, states=False), "stateless")
     batch_first = op.replace(time_major=False)
     yield _sample(batch_first, _operands(batch_first), "batch-first")

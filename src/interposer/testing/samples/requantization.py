@@ -38,8 +38,8 @@ def _to_even(source: Callable[[], Iterator[Sample]], every: int = 1) -> Iterator
 
     A bias of integers becomes one of floats in every second sample.
     """
-    quantized = (sample for sample in source() if sample.expected is None and _is_quantized(sample))
-    for number, sample in enumerate(islice(quantized, 0, None, every)):
+    quantized_samples = (sample for sample in source() if sample.expected is None and _is_quantized(sample))
+    for number, sample in enumerate(islice(quantized_samples, 0, None, every)):
         inputs = _with_float_bias(sample) if number % 2 else sample.inputs
         op = sample.op.replace(requantization=_TO_EVEN)
         yield replace(sample, op=op, inputs=inputs, name=f"{sample.name}-half-to-even", exact=True)

@@ -97,7 +97,13 @@ def regex_full_match() -> Iterator[Sample]:
 @samples(SkipGrams)
 def skip_grams() -> Iterator[Sample]:
     """Yield SkipGrams samples: n-grams of several sizes, with and without skipped words and shorter n-grams."""
-    for size, skipped, includes_shorter in ((1, 0, False), (2, 0, False), (2, 2, True), (3, 1, False), (9, 1, True)):
-        op = SkipGrams(size, skipped, includes_shorter)
-        yield Sample(op, [_texts(["the quick  brown fox jumps "])], name=f"{size}-{skipped}-{includes_shorter}")
+    for size, max_skipped, includes_shorter in (
+        (1, 0, False),
+        (2, 0, False),
+        (2, 2, True),
+        (3, 1, False),
+        (9, 1, True),
+    ):
+        op = SkipGrams(size, max_skipped, includes_shorter)
+        yield Sample(op, [_texts(["the quick  brown fox jumps "])], name=f"{size}-{max_skipped}-{includes_shorter}")
     yield Sample(SkipGrams(2, 1), [_texts(["a b c"])], name="worked", expected=[_expected(["a b", "a c", "b c"])])

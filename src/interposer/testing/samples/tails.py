@@ -57,8 +57,8 @@ def convolutions() -> Iterator[Sample]:
             filters = weights(_image(layout, inputs, (outputs, 5, 3)))
             op = ops.Convolution2d(data_layout=layout, **WINDOW)
             yield Sample(op, [image, filters, bias], name=title)
-            transposed = ops.TransposeConvolution2d(data_layout=layout, **WINDOW)
-            yield Sample(transposed, [image, filters, bias], name=title)
+            transposed_op = ops.TransposeConvolution2d(data_layout=layout, **WINDOW)
+            yield Sample(transposed_op, [image, filters, bias], name=title)
             depthwise = ops.DepthwiseConvolution2d(data_layout=layout, **WINDOW)
             yield Sample(depthwise, [image, weights((1, 5, 3, inputs)), weights((inputs,))], name=title)
 
@@ -116,9 +116,11 @@ def rows() -> Iterator[Sample]:
 )  # fmt: skip
 def rows_of_results() -> Iterator[Sample]:
     """Yield samples of operators that compute each element of a row of 37, or one result for such a row."""
-    x, positive, bools = given(ROWS), given(ROWS, low=0.5), given(ROWS, DataType.BOOL)
+    x, positive_rows, bools = given(ROWS), given(ROWS, low=0.5), given(ROWS, DataType.BOOL)
     for operation in (BinaryOperation.POWER, BinaryOperation.SQ_DIFF, BinaryOperation.ATAN2):
-        yield Sample(ElementwiseBinary(operation), [positive, given((5, 1))], name=f"tail-{operation.name.lower()}")
+        yield Sample(
+            ElementwiseBinary(operation), [positive_rows, given((5, 1))], name=f"tail-{operation.name.lower()}"
+        )
     for dtype in (DataType.INT32, DataType.FLOAT16, DataType.BOOL):
         yield Sample(ops.Cast(dtype), [x], name=f"tail-{dtype}")
     yield Sample(Comparison(ComparisonOperation.LESS), [x, given((37,))], name="tail")
@@ -138,7 +140,7 @@ def rows_that_move() -> Iterator[Sample]:
     for axis, size in enumerate(ROWS):
         end_pads = tuple((0, size - 1 if other_axis == axis else 0) for other_axis in range(3))
         begin = tuple(int(other_axis == axis) for other_axis in range(3))
-        sizes = tuple(size - skipped for size, skipped in zip(ROWS, begin, strict=True))
+        sizes = tuple(size - num_skipped for size, num_skipped in zip(ROWS, begin, strict=True))
         steps = tuple(2 if other_axis == axis else 1 for other_axis in range(3))
         single_axis_shape = tuple(size if other_axis == axis else 1 for other_axis, size in enumerate(ROWS))
         moving_ops: tuple[Op, ...] = (

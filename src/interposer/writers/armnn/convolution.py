@@ -204,10 +204,10 @@ def transpose_convolution(draft: Draft, op: TransposeConvolution2d) -> Tensor:
     spatial_axes = zip((height, width), (op.stride_y, op.stride_x), ("Top", "Left"), ("Bottom", "Right"), strict=True)
     for axis, stride, start_side, end_side in spatial_axes:
         assert weights.array is not None
-        covered = (int(x.shape[axis]) - 1) * stride + weights.array.shape[axis] - fields[f"pad{start_side}"]
-        num_missing = max(0, int(draft.result.shape[axis]) - covered)
+        covered_size = (int(x.shape[axis]) - 1) * stride + weights.array.shape[axis] - fields[f"pad{start_side}"]
+        num_missing = max(0, int(draft.result.shape[axis]) - covered_size)
         weights = _extended(weights, axis, num_missing)
-        fields[f"pad{end_side}"] = covered + num_missing - int(draft.result.shape[axis])
+        fields[f"pad{end_side}"] = covered_size + num_missing - int(draft.result.shape[axis])
     return with_weights(draft, "TransposeConvolution2d", x, weights, bias, fields)
 
 

@@ -74,22 +74,20 @@ def _written(draft: Draft) -> list[Tensor]:
         reason = _reason(info, is_bias="bias" in name)
         if reason is not None:
             refuse(reason)
-    registered = LAYER_WRITERS.find(type(draft.layer.op))
-    if registered is None or registered.write is None:
+    entry = LAYER_WRITERS.find(type(draft.layer.op))
+    if entry is None or entry.write is None:
         refuse("Arm NN has no layers to make it of")
-    if not registered.moves and any(
-        info is not None and _is_plain_integer(info) for info in (*draft.infos, *draft.results)
-    ):
+    if not entry.moves and any(info is not None and _is_plain_integer(info) for info in (*draft.infos, *draft.results)):
         refuse("Arm NN only has 8-bit integers that are quantized")
-    return called(registered.write, draft)
+    return called(entry.write, draft)
 
 
 def _operands(draft: Draft) -> Iterator[tuple[str, TensorInfo]]:
     """Yield the names and infos of the operands that are present."""
-    declared = draft.layer.op.operands
+    declared_operands = draft.layer.op.operands
     for number, info in enumerate(draft.infos):
         if info is not None:
-            yield declared[min(number, len(declared) - 1)].name, info
+            yield declared_operands[min(number, len(declared_operands) - 1)].name, info
 
 
 def _reason(info: TensorInfo, *, is_bias: bool = False) -> str | None:

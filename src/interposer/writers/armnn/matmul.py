@@ -23,17 +23,17 @@ def fully_connected(draft: Draft, op: FullyConnected) -> Tensor:
     """Write FullyConnected; weights that are computed need a release that reads them as inputs."""
     x, weights = draft.operand(0), draft.operand(1)
     bias = bias_of(draft, 2, x.info, weights.info)
-    return _rows(draft, x, weights, bias, transposed=op.transpose_weight_matrix)
+    return _rows(draft, x, weights, bias, is_transposed=op.transpose_weight_matrix)
 
 
-def _rows(draft: Draft, x: Tensor, weights: Tensor, bias: Tensor | None, *, transposed: bool) -> Tensor:
+def _rows(draft: Draft, x: Tensor, weights: Tensor, bias: Tensor | None, *, is_transposed: bool) -> Tensor:
     """Write the product of the rows of `x`, with any number of dimensions before them, and a matrix of weights."""
-    size, outputs = dimensions(weights.info)[:: -1 if transposed else 1]
+    size, outputs = dimensions(weights.info)[:: -1 if is_transposed else 1]
     shape = dimensions(x.info)
     rows = math.prod(shape) // size
     if len(shape) not in (2, 4) or shape[0] != rows:
         x = draft.reshape(x, (rows, size))
-    fields = {"biasEnabled": bias is not None, "transposeWeightsMatrix": transposed}
+    fields = {"biasEnabled": bias is not None, "transposeWeightsMatrix": is_transposed}
     if dimensions(draft.result) == (rows, outputs):
         return with_weights(draft, "FullyConnected", x, weights, bias, fields)
     info = TensorInfo((rows, outputs), draft.result.dtype, draft.result.quantization)
@@ -46,7 +46,7 @@ def batch_matmul(draft: Draft, op: BatchMatMul) -> Tensor:
     a, b = draft.operand(0), draft.operand(1)
     is_plain = not (op.transpose_x or op.adjoint_x or op.adjoint_y or b.dtype is DataType.INT16)
     if b.array is not None and b.info.rank == 2 and is_plain and not draft.release.prefers("22.11"):
-        return _rows(draft, a, b, None, transposed=op.transpose_y)
+        return _rows(draft, a, b, None, is_transposed=op.transpose_y)
     if any(info is not None and info.quantization is not None and info.quantization.per_axis for info in draft.infos):
         refuse("an operand has several scales")
     fields = {"transposeX": op.transpose_x, "transposeY": op.transpose_y}

@@ -31,17 +31,18 @@ def _bound(sheet: Sheet, region: Graph, tensors: Sequence[Tensor]) -> None:
         sheet.values[layer.output] = tensor
 
 
-def _inner(draft: Draft, region: Graph, num_formal: int, captured: Sequence[str]) -> tuple[Sheet, Border]:
+def _inner(draft: Draft, region: Graph, num_formal: int, captured_names: Sequence[str]) -> tuple[Sheet, Border]:
     """Return an empty sheet for the nodes of a region, and its border: what to write, with named inputs and outputs.
 
     The region's first `num_formal` inputs become inputs of the subgraph. The others stand for the outer tensors named
-    in `captured`, which a subgraph in ONNX may access by name.
+    in `captured_names`, which a subgraph in ONNX may access by name.
     """
     sheet = draft.sheet.inner()
     own_inputs = [(sheet.names.free(layer.name), layer.output) for layer in region.inputs[:num_formal]]
     tensors = [Tensor(name, value.known.dtype) for name, value in own_inputs]
     captured_tensors = [
-        Tensor(name, layer.output.known.dtype) for name, layer in zip(captured, region.inputs[num_formal:], strict=True)
+        Tensor(name, layer.output.known.dtype)
+        for name, layer in zip(captured_names, region.inputs[num_formal:], strict=True)
     ]
     _bound(sheet, region, [*tensors, *captured_tensors])
     outputs = [(sheet.names.free(layer.name), layer.values[0]) for layer in region.outputs]
@@ -50,8 +51,8 @@ def _inner(draft: Draft, region: Graph, num_formal: int, captured: Sequence[str]
 
 def _written(draft: Draft, border: Border, sheet: Sheet) -> None:
     """Write the layers in `border` to `sheet`; refuse the control-flow layer if one of them cannot be expressed."""
-    refused = dict(write_layers(border, sheet))
-    for name, (kind, reason) in refused.items():
+    refusals = dict(write_layers(border, sheet))
+    for name, (kind, reason) in refusals.items():
         refuse(f"in its region {border.name!r}, layer {name!r} ({kind}): {reason}")
 
 
@@ -67,15 +68,17 @@ def _graph(border: Border, sheet: Sheet, more_names: Sequence[str] = ()) -> Mess
     return graph
 
 
-def _region(draft: Draft, region: Graph, num_formal: int, captured: Sequence[str]) -> Message:
-    sheet, border = _inner(draft, region, num_formal, captured)
+def _region(draft: Draft, region: Graph, num_formal: int, captured_names: Sequence[str]) -> Message:
+    sheet, border = _inner(draft, region, num_formal, captured_names)
     _written(draft, border, sheet)
     return _graph(border, sheet)
 
 
-def _put(draft: Draft, kind: str, inputs: Sequence[str], captured: Sequence[str], **attributes: Any) -> list[Tensor]:
+def _put(
+    draft: Draft, kind: str, inputs: Sequence[str], captured_names: Sequence[str], **attributes: Any
+) -> list[Tensor]:
     present_attributes = {name: value for name, value in attributes.items() if value is not None}
-    node = Node(kind, list(inputs), [], present_attributes, captured=tuple(captured))
+    node = Node(kind, list(inputs), [], present_attributes, captured=tuple(captured_names))
     return draft.put(node, [info.dtype for info in draft.results])
 
 
@@ -93,9 +96,9 @@ def loop(draft: Draft, op: Loop) -> list[Tensor]:
     """Write Loop; the body's own inputs are the iteration number, the condition and the carried values."""
     heads = [tensor and draft.name_of(tensor) for tensor in (draft.optional(0), draft.optional(1))]
     names = _names(draft, [operand for operand in draft.operands[2:] if operand is not None])
-    carried, captured = names[: op.num_carried], names[op.num_carried :]
-    body = _region(draft, draft.layer.regions[0], 2 + op.num_carried, captured)
-    return _put(draft, "Loop", [*(name or "" for name in heads), *carried], captured, body=body)
+    carried_names, captured_names = names[: op.num_carried], names[op.num_carried :]
+    body = _region(draft, draft.layer.regions[0], 2 + op.num_carried, captured_names)
+    return _put(draft, "Loop", [*(name or "" for name in heads), *carried_names], captured_names, body=body)
 
 
 @writer(Scan, moves=True, also_quantized=True)
@@ -123,11 +126,11 @@ def while_(draft: Draft, op: While) -> list[Tensor]:
     """Write While as a Loop without trip count; the condition is computed before the loop and after each iteration."""
     tensors = draft.tensors()
     names = _names(draft, tensors)
-    carried, captured = names[: op.num_carried], names[op.num_carried :]
+    carried_names, captured_names = names[: op.num_carried], names[op.num_carried :]
     condition, body = draft.layer.regions
     first_condition = _first_condition(draft, condition, tensors)
-    loop_body = _loop_body(draft, condition, body, captured, op.num_carried)
-    return _put(draft, "Loop", ["", first_condition, *carried], captured, body=loop_body)
+    loop_body = _loop_body(draft, condition, body, captured_names, op.num_carried)
+    return _put(draft, "Loop", ["", first_condition, *carried_names], captured_names, body=loop_body)
 
 
 def _first_condition(draft: Draft, condition: Graph, tensors: Sequence[Tensor]) -> str:
@@ -139,17 +142,17 @@ def _first_condition(draft: Draft, condition: Graph, tensors: Sequence[Tensor]) 
     return draft.name_of(draft.reshape(sheet.values[condition_value], []))
 
 
-def _loop_body(draft: Draft, condition: Graph, body: Graph, captured: Sequence[str], num_carried: int) -> Message:
+def _loop_body(draft: Draft, condition: Graph, body: Graph, captured_names: Sequence[str], num_carried: int) -> Message:
     """Return the body of an ONNX Loop for a While: the layers of `body`, then `condition` on the body's results.
 
-    `captured` names the outer tensors that both regions access after their `num_carried` carried values. The subgraph's
-    first inputs are ONNX's iteration number and condition, and its first output is the new condition.
+    `captured_names` names the outer tensors that both regions access after their `num_carried` carried values. The
+    subgraph's first inputs are ONNX's iteration number and condition, and its first output is the new condition.
     """
-    sheet, border = _inner(draft, body, num_carried, captured)
+    sheet, border = _inner(draft, body, num_carried, captured_names)
     _written(draft, border, sheet)
-    carried = [sheet.values[value] for _, value in border.outputs]
+    carried_tensors = [sheet.values[value] for _, value in border.outputs]
     captured_tensors = [sheet.values[layer.output] for layer in body.inputs[num_carried:]]
-    _bound(sheet, condition, [*carried, *captured_tensors])
+    _bound(sheet, condition, [*carried_tensors, *captured_tensors])
     _written(draft, Border(condition.name, condition.topological(), [], []), sheet)
     condition_draft = Draft(sheet, draft.layer, ())
     name = sheet.names.free("condition")

@@ -148,10 +148,10 @@ class Draft(Operands[Tensor]):
             name = signature.operand(index)
             if name in narrow_types:
                 continue
-            accepted = widened(signature, name, operand.dtype)
-            if accepted is None:
+            accepted_type = widened(signature, name, operand.dtype)
+            if accepted_type is None:
                 refuse(f"{kind} of ONNX (since opset {signature.since}) takes no {operand.dtype}")
-            narrow_types[name], wide_types[name] = operand.dtype, accepted
+            narrow_types[name], wide_types[name] = operand.dtype, accepted_type
         return narrow_types, wide_types
 
     def _result_type(
@@ -205,9 +205,11 @@ class Draft(Operands[Tensor]):
 
     def dequantized(self, x: Tensor, q: Quantization, dtype: DataType = DataType.FLOAT32) -> Tensor:
         """Return the integers `x`, which have the quantization `q`, dequantized to floats of type `dtype`."""
-        scale, point = self.scale(q, dtype, x.dtype)
+        scale, zero_point = self.scale(q, dtype, x.dtype)
         has_zero_point = any(q.zero_points) or x.dtype is not DataType.INT32
-        floats = self.node("DequantizeLinear", x, scale, point if has_zero_point else None, giving=dtype, axis=q.axis)
+        floats = self.node(
+            "DequantizeLinear", x, scale, zero_point if has_zero_point else None, giving=dtype, axis=q.axis
+        )
         return replace(floats, integers=x, quantization=q)
 
     def quantized(self, x: Tensor, q: Quantization, dtype: DataType) -> Tensor:

@@ -47,10 +47,10 @@ def save(
     """
     expect(path, str | os.PathLike, "the file must be named by a path")
     model = write(network, **options)
-    needed = sum(len(tensor.raw_data) for tensor in model.graph.initializer) > _LARGEST
-    if needed and external_data is False:
+    needs_external_data = sum(len(tensor.raw_data) for tensor in model.graph.initializer) > _LARGEST
+    if needs_external_data and external_data is False:
         raise InvalidArgumentError("the weights have 2 GiB or more, for which external_data must not be False")
-    if (needed or external_data) and any(map(_is_large, model.graph.initializer)):
+    if (needs_external_data or external_data) and any(map(_is_large, model.graph.initializer)):
         _put_apart(model, Path(path))
     else:
         write_file(path, model.SerializeToString())

@@ -52,8 +52,8 @@ def factor_of(real: ArrayLike) -> Factor:
     """
     mantissa, exponent = np.frexp(np.asarray(real, np.float64))
     multiplier = np.floor(mantissa * _UNIT + 0.5).astype(np.int64)
-    carried = multiplier == _UNIT
-    multiplier, shift = np.where(carried, _UNIT >> 1, multiplier), np.where(carried, exponent + 1, exponent)
+    is_carried = multiplier == _UNIT
+    multiplier, shift = np.where(is_carried, _UNIT >> 1, multiplier), np.where(is_carried, exponent + 1, exponent)
     is_tiny, is_huge = shift < -31, shift > 30
     multiplier = np.where(is_tiny, 0, np.where(is_huge, _LARGEST, multiplier))
     return Factor(multiplier, np.where(is_tiny, 0, np.minimum(shift, 30)).astype(np.int64))

@@ -66,7 +66,7 @@ def form(kind: str, opset: int) -> Form | None:
     declaration = schema(kind, opset)
     if declaration is None:
         return None
-    allowed = {
+    allowed_types = {
         type_constraint.type_param_str: frozenset(type_constraint.allowed_type_strs)
         for type_constraint in declaration.type_constraints
     }
@@ -78,7 +78,7 @@ def form(kind: str, opset: int) -> Form | None:
         _types(declaration.inputs),
         is_variadic,
         _types(declaration.outputs),
-        allowed,
+        allowed_types,
         attributes,
         optional,
     )

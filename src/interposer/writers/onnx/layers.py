@@ -29,14 +29,14 @@ def written(draft: Draft) -> list[Tensor]:
     for info in (*draft.infos, *draft.results):
         if info is not None and info.element is None and not has_type(info.dtype, draft.opset):
             refuse(f"opset {draft.opset} has no type {info.dtype}")
-    registered = LAYER_WRITERS.find(type(draft.layer.op))
-    if registered is None or registered.write is None:
+    entry = LAYER_WRITERS.find(type(draft.layer.op))
+    if entry is None or entry.write is None:
         refuse("ONNX has no operators to make it of")
-    if registered.moves and (not draft.is_quantized or draft.keeps_scales):
-        return called(registered.write, draft)
+    if entry.moves and (not draft.is_quantized or draft.keeps_scales):
+        return called(entry.write, draft)
     if not draft.is_quantized:
-        return _of_one_rounding(registered.write, draft)
-    return _quantized(registered, draft)
+        return _of_one_rounding(entry.write, draft)
+    return _quantized(entry, draft)
 
 
 def _of_one_rounding(function: Function[Draft, Tensor], draft: Draft) -> list[Tensor]:
@@ -72,19 +72,19 @@ def _wide(info: TensorInfo) -> TensorInfo:
     return TensorInfo(info.shape, DataType.FLOAT32) if _is_narrow(info) else info
 
 
-def _quantized(registered: Entry[Draft, Tensor], draft: Draft) -> list[Tensor]:
-    assert registered.write is not None
+def _quantized(entry: Entry[Draft, Tensor], draft: Draft) -> list[Tensor]:
+    assert entry.write is not None
     if _rounds_as_onnx(draft):
-        return _by_reals(registered.write, draft)
-    if registered.exact is not None and (draft.exact or not registered.computes):
+        return _by_reals(entry.write, draft)
+    if entry.exact is not None and (draft.exact or not entry.computes):
         try:
-            return called(registered.exact, draft)
+            return called(entry.exact, draft)
         except RefusedError as error:
             if draft.exact:
                 raise RefusedError(f"{error}; {_INEXACT}") from error
     if draft.exact and not all(info.dtype.is_float for info in draft.results):
         refuse(f"ONNX rounds quantized results otherwise; {_INEXACT}")
-    return _by_reals(registered.write, draft)
+    return _by_reals(entry.write, draft)
 
 
 def _rounds_as_onnx(draft: Draft) -> bool:
@@ -146,7 +146,7 @@ def _implied(draft: Draft, index: int) -> Quantization | None:
     Its scale is the product of the scales of input and weights. The result is also None if one of these is not
     quantized.
     """
-    names = [declared.name for declared in draft.layer.op.operands]
+    names = [declared_operand.name for declared_operand in draft.layer.op.operands]
     if names[index : index + 1] != ["bias"] or "weights" not in names or draft.info(index).dtype.is_float:
         return None
     source, weights = (draft.info(names.index(name)).quantization for name in ("input", "weights"))

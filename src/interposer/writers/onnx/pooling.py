@@ -41,8 +41,8 @@ class _Places(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """True if every window covers cells of the image, and every pad is smaller than its window."""
-        small = all(max(w.pad_before, w.pad_after) < w.size for w in self.windows)
-        return small and all(int(counts.min(initial=1)) > 0 for counts in self.image_cells)
+        has_small_pads = all(max(w.pad_before, w.pad_after) < w.size for w in self.windows)
+        return has_small_pads and all(int(counts.min(initial=1)) > 0 for counts in self.image_cells)
 
     def product(self, counts: Sequence[Array]) -> Array:
         """Return the product of one array per spatial axis (such as `image_cells`) for each position of the window.
@@ -176,16 +176,16 @@ def _mean(draft: Draft, op: Pooling2d | Pooling3d, x: Tensor, places: _Places) -
     if is_dilated:
         refuse(f"AveragePool has no dilations in opset {draft.opset}")
     size = math.prod(w.size for w in places.windows)
-    counted = places.product(places.counted)
+    num_counted = places.product(places.counted)
     if places.is_plain and places.counted is places.image_cells:
         return make(draft, x, "AveragePool", kernel_attributes(places.windows))
-    if places.is_plain and (counted == size).all():
+    if places.is_plain and (num_counted == size).all():
         return make(draft, x, "AveragePool", {**kernel_attributes(places.windows), "count_include_pad": 1})
     wide_x = draft.cast(x, DataType.FLOAT32 if x.dtype.bits < 32 else x.dtype)
     squares = draft.node("Mul", wide_x, wide_x) if op.pool_type is L2 else wide_x
     unpadded = [w._replace(pad_before=0, pad_after=0) for w in places.windows]
     mean = draft.node("AveragePool", _padded(draft, squares, places, 0), **kernel_attributes(unpadded))
-    factor = draft.constant(np.where(counted > 0, size / np.maximum(counted, 1), 0), wide_x.dtype, "counted")
+    factor = draft.constant(np.where(num_counted > 0, size / np.maximum(num_counted, 1), 0), wide_x.dtype, "counted")
     scaled = draft.node("Mul", mean, factor)
     return draft.cast(draft.node("Sqrt", scaled) if op.pool_type is L2 else scaled, x.dtype)
 

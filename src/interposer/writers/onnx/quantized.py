@@ -258,8 +258,8 @@ def _clamped(draft: Draft, op: Activation) -> Tensor:
     low, high = (0.0, math.inf) if op.function is F.RELU else (op.b, op.a)
     if output_info.quantization is None or output_info.quantization.per_axis or output_info.dtype.bits < 8:
         refuse("ONNX rounds quantized results otherwise")
-    least, greatest = integer_range(output_info.dtype)
-    bounds = quantized_bound(low, output_info, least), quantized_bound(high, output_info, greatest)
+    lowest, highest = integer_range(output_info.dtype)
+    bounds = quantized_bound(low, output_info, lowest), quantized_bound(high, output_info, highest)
     if x.quantization == output_info.quantization and x.dtype is output_info.dtype:
         return draft.clip(draft.operand(0), *bounds)
     single(x)

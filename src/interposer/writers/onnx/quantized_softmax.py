@@ -85,9 +85,9 @@ def _exponentials(info: TensorInfo, beta: float) -> Ints:
     `info` gives the scale.
     """
     factor = factor_of(min(beta * info.scale * 2**26, 2.0**31 - 1))
-    least = -int(31 * 2**26 // 2 ** int(factor.shift))
+    least_difference = -int(31 * 2**26 // 2 ** int(factor.shift))
     difference = -np.arange(256, dtype=np.int64)
-    return np.where(difference >= least, _exp_of_negative(_times(difference, factor)), 0)
+    return np.where(difference >= least_difference, _exp_of_negative(_times(difference, factor)), 0)
 
 
 # --- the nodes --------------------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ def _values(draft: Draft) -> dict[str, Tensor | None]:
     """Return the operands of the layer by the names that its operator declares; None for absent ones."""
     if without_rounding(draft.layer.op) is not None:
         refuse("it rounds its activations, for which ONNX has no operator")
-    names = [declared.name for declared in draft.layer.op.operands]
+    names = [declared_operand.name for declared_operand in draft.layer.op.operands]
     return {name: draft.optional(index) for index, name in enumerate(names)}
 
 

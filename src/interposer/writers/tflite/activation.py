@@ -75,14 +75,16 @@ def check_scale(draft: Draft, prescription: tuple[float, int, float]) -> None:
     `prescription` has the scale and the zero point of a uint8 result (for int8, the zero point is 128 less), and the
     scale of int16.
     """
-    scale, point, wide = prescription
+    scale, point, wide_scale = prescription
     info = draft.result
     if not draft.is_quantized:
         return
     offset = 128 if info.dtype is DataType.INT8 else 0
-    prescribed = Quantization(wide) if info.dtype is DataType.INT16 else Quantization(scale, point - offset)
-    if info.quantization != prescribed:
-        refuse(f"its result is {info}; TFLite only gives {prescribed}")
+    prescribed_quantization = (
+        Quantization(wide_scale) if info.dtype is DataType.INT16 else Quantization(scale, point - offset)
+    )
+    if info.quantization != prescribed_quantization:
+        refuse(f"its result is {info}; TFLite only gives {prescribed_quantization}")
 
 
 def scaled(draft: Draft, x: Tensor, factor: float) -> Tensor:

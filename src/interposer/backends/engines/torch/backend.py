@@ -124,8 +124,8 @@ class Traced(Executable):
 
     def held_weights(self, view: SubgraphView) -> int:
         """Return the bytes of the buffers that do not share the memory of the network."""
-        shared = {array.ctypes.data for array in self.constants}
-        return sum(buffer.nbytes for buffer in self.module.buffers() if buffer.data_ptr() not in shared)
+        shared_addresses = {array.ctypes.data for array in self.constants}
+        return sum(buffer.nbytes for buffer in self.module.buffers() if buffer.data_ptr() not in shared_addresses)
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Run on tensors that share the memory of the inputs; copy the results into the outputs."""
@@ -147,10 +147,10 @@ class Traced(Executable):
             try:
                 results = forward(*tensors)
             except Exception as error:
-                located = _located_error(self.module, tensors)
-                if located is None:
+                located_error = _located_error(self.module, tensors)
+                if located_error is None:
                     raise
-                raise located from error
+                raise located_error from error
             for array, tensor in zip(outputs, results, strict=True):
                 _tensor(array).copy_(tensor)
 

@@ -70,7 +70,7 @@ class Shown:
         self._tables: dict[Hashable, AttributeTable] = {}
         self._kinds: dict[str, Kind] = {}
         self._hidden: list[str] = []
-        self._newer: list[tuple[str, frozenset[str]]] = []
+        self._newer_choices: list[tuple[str, frozenset[str]]] = []
         if self.refusal is None:
             self._plan({name: kind for name, kind in kinds.items() if kind}, operands, attributes)
 
@@ -91,7 +91,7 @@ class Shown:
             texts = CHOICES.get(kind.choices.__name__, {}) if kind.choices and _is_ours(kind.choices) else {}
             newer_choices = frozenset(text for text, since in texts.items() if since > self.revision)
             if newer_choices:
-                self._newer.append((name, newer_choices))
+                self._newer_choices.append((name, newer_choices))
         self._values = _getter(tuple(self._kinds))
         self._dependent = {index for index, name in enumerate(self._kinds) if self.op.attributes[name].by}
         self._floats = [index for index, kind in enumerate(self._kinds.values()) if kind.number in _FLOATS]
@@ -119,7 +119,7 @@ class Shown:
         for name in self._hidden:
             if name in op.changed_attributes():
                 return f"attribute {name} {self._newer_than()}"
-        for name, newer_choices in self._newer:
+        for name, newer_choices in self._newer_choices:
             newer_choice = next((text for text in _choices(getattr(op, name)) if text in newer_choices), None)
             if newer_choice is not None:
                 return f"{name} {newer_choice} {self._newer_than()}"
@@ -131,7 +131,7 @@ class Shown:
     @property
     def always(self) -> bool:
         """True if every layer of this operator can be passed to plug-ins of this revision."""
-        return self.refusal is None and not self._hidden and not self._newer and self.most_operands == NEVER
+        return self.refusal is None and not self._hidden and not self._newer_choices and self.most_operands == NEVER
 
     def table(self, op: Op) -> AttributeTable:
         """Return the attribute table of one operator."""

@@ -26,7 +26,7 @@ class LentAllocator:
     """
 
     def __init__(self, allocator: CustomAllocator) -> None:
-        self._allocator, self._allocated = allocator, dict[int, Array]()
+        self._allocator, self._allocated_arrays = allocator, dict[int, Array]()
         self._functions = abi.FUNCTIONS["host_allocate"](self._allocate), abi.FUNCTIONS["host_free"](self._free)
         self._struct = abi.Allocator(
             struct_size=ctypes.sizeof(abi.Allocator), memory_kind=int(allocator.memory_source),
@@ -45,12 +45,12 @@ class LentAllocator:
         except Exception as error:  # nothing may be raised through the plug-in
             _log.warning("the custom allocator %s gave no memory: %r", type(self._allocator).__name__, error)
             return abi.OUT_OF_MEMORY
-        self._allocated[address] = memory
+        self._allocated_arrays[address] = memory
         ctypes.c_void_p.from_address(out).value = address
         return abi.OK
 
     def _free(self, _: Any, address: int) -> None:
-        memory = self._allocated.pop(address, None)
+        memory = self._allocated_arrays.pop(address, None)
         if memory is None:
             return
         try:

@@ -63,7 +63,7 @@ def optimized(library: Library, flat: FlatGraph, options: OptionTable) -> Answer
 
 class _Reader:
     def __init__(self, flat_graph: FlatGraph, backend: str) -> None:
-        self._flat, self._backend = flat_graph, backend
+        self._flat_graph, self._backend = flat_graph, backend
         self._taken_layers: set[int] = set()
 
     def answer(self, out: abi.Answer) -> Answer:
@@ -83,12 +83,12 @@ class _Reader:
 
     def _entries(self, kind: type[Any], out: abi.Answer, subject: str) -> Sequence[Any]:
         count, stride = getattr(out, f"{subject}_count"), getattr(out, f"{subject}_stride")
-        if count > len(self._flat.layers):
-            raise self._problem(f"{count:,} {subject}s for {len(self._flat.layers):,} layers")
+        if count > len(self._flat_graph.layers):
+            raise self._problem(f"{count:,} {subject}s for {len(self._flat_graph.layers):,} layers")
         return read_array(kind, getattr(out, f"{subject}s"), count, stride, f"the list of {subject}s")
 
     def _layers(self, row: Any, subject: str) -> tuple[Layer, ...]:
-        layers = self._flat.layers
+        layers = self._flat_graph.layers
         integers = read_integers(row.layers, row.layer_count, len(layers), f"the layers of {subject}")
         if not integers:
             raise self._problem(f"{subject} has no layers")
@@ -110,7 +110,7 @@ class _Reader:
         return Replacement(graph, inputs, outputs)
 
     def _values(self, address: int | None, count: int, subject: str) -> tuple[Value, ...]:
-        values = self._flat.values
+        values = self._flat_graph.values
         integers = read_integers(address, count, len(values), subject)
         for index in integers:
             if not 0 <= index < len(values):

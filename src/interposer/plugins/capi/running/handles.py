@@ -233,7 +233,7 @@ class NativeHandle(TensorHandle):
         self.pool, self.number, self.kind = pool, number, kind
         self.imports = can_import  # type: ignore[misc] # a question of the kind of memory
         self.parent = whole
-        self._imported: Array | None = None
+        self._imported_array: Array | None = None
         library = pool.handles.library
         destroy = partial(pool.handles.functions["destroy_tensor"], library.self, pool.pool, number)
         assert pool.end is not None
@@ -275,14 +275,14 @@ class NativeHandle(TensorHandle):
             if error.status == abi.UNSUPPORTED:
                 return False
             raise
-        self._imported = array
+        self._imported_array = array
         return True
 
     def forget_memory(self) -> None:
         """Drop the imported memory."""
-        if self._imported is not None:
+        if self._imported_array is not None:
             self.pool.call("forget_memory", self.number)
-            self._imported = None
+            self._imported_array = None
 
     def export_memory(self, source: MemorySource) -> Array:
         """Return the tensor's own memory as an array; `source` is the kind of memory that the caller can use."""

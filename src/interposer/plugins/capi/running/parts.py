@@ -46,7 +46,7 @@ class Optimizer:
         self._library, self._view, self._options, self._owner = library, view, options, owner
         self._allocator = allocator
         self._substitutions: list[Substitution] = []
-        self._failed: list[Failure] = []
+        self._failures: list[Failure] = []
 
     def views(self) -> OptimizationViews:
         """Return the result: what the plug-in compiled or replaced, and what it rejected.
@@ -69,7 +69,7 @@ class Optimizer:
                 waiting_parts += self._optimize(part, flat_graph)
             else:
                 waiting_parts += self._compile(part, flat_graph)
-        return OptimizationViews(self._view, substitutions=self._substitutions, failed=self._failed)
+        return OptimizationViews(self._view, substitutions=self._substitutions, failed=self._failures)
 
     def _refused(self, flat_graph: FlatGraph) -> dict[Layer, str]:
         """Return the layers of a part that the plug-in does not support in it, with the reasons as text.
@@ -87,7 +87,7 @@ class Optimizer:
     def _record_failures(self, part: SubgraphView, reasons: dict[Layer, str]) -> None:
         for reason in dict.fromkeys(reasons.values()):
             layers = [layer for layer in reasons if reasons[layer] == reason]
-            self._failed.append(Failure(part.part(layers), reason))
+            self._failures.append(Failure(part.part(layers), reason))
 
     def _divided(self, layers: Iterable[Layer]) -> list[SubgraphView]:
         """Group layers that are not compiled yet into connected, convex parts of the view's graph."""
@@ -111,7 +111,7 @@ class Optimizer:
             failed_part = part if failed_layer is None else part.part([failed_layer])
             if error.status != abi.UNSUPPORTED:
                 self._warn(failed_part, error)
-            self._failed.append(Failure(failed_part, error.reason))
+            self._failures.append(Failure(failed_part, error.reason))
             return self._divided(layer for layer in part if layer not in failed_part)
         unit = PreCompiled(num_outputs=len(part.outputs), object=executable)
         self._substitutions.append(Substitution(part, unit))
@@ -132,7 +132,7 @@ class Optimizer:
             raise BackendContractError(
                 "optimize gave substitutions that depend on each other in a cycle", backend=self._library.id
             )
-        self._failed += [Failure(part.part(layers), reason) for layers, reason in answer.failed]
+        self._failures += [Failure(part.part(layers), reason) for layers, reason in answer.failed]
         for layers, replacement in answer.replaced:
             self._substitutions.append(self._substitution(part.part(layers), replacement))
         units = [part.part(layers) for layers in answer.units]

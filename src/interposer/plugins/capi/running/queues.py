@@ -49,7 +49,7 @@ class NativeQueue(Queue):
         self.timeline = _new_timeline()
         self.submitted = 0
         self.is_destroyed = False
-        self._pending: deque[_Pending] = deque()
+        self._pending_submissions: deque[_Pending] = deque()
         self._cancelled = False
         out, library = ctypes.c_void_p(), queues.library
         try:
@@ -115,7 +115,7 @@ class NativeQueue(Queue):
         except BaseException:
             workload.free.append(tables)
             raise
-        self._pending.append(_Pending(event.number, partial(_give_back, workload, tables)))
+        self._pending_submissions.append(_Pending(event.number, partial(_give_back, workload, tables)))
         workload.executable.last_event = NativeEvent(self, event.number)  # `event` refers to the executable
         return event
 
@@ -156,7 +156,7 @@ class NativeQueue(Queue):
                 f"submit gave the number {number.value}; expected {self.submitted + 1}", backend=self.queues.library.id
             )
         self.submitted = self._end.submitted = number.value
-        self._pending.append(_Pending(number.value, waits.discard, (retained, after)))
+        self._pending_submissions.append(_Pending(number.value, waits.discard, (retained, after)))
         waits.watch()
         if "flush" in self.queues.functions:
             self.queues.call("flush", self.handle)
@@ -202,8 +202,8 @@ class NativeQueue(Queue):
                 f"the timeline says that submission {completed} is over, but {self.submitted} were made",
                 backend=self.queues.library.id,
             )
-        while self._pending and self._pending[0].number <= completed:
-            self._pending.popleft().end()
+        while self._pending_submissions and self._pending_submissions[0].number <= completed:
+            self._pending_submissions.popleft().end()
 
     def cancel(self) -> None:
         """Let the plug-in cancel what has not begun."""
@@ -431,7 +431,7 @@ class _Gatekeeper:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._watched: list[tuple[Event, Callable[[int], None]]] = []
+        self._watched_events: list[tuple[Event, Callable[[int], None]]] = []
         self._thread: threading.Thread | None = None
         self._alarm = -1
 
@@ -442,14 +442,14 @@ class _Gatekeeper:
                 self._alarm = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
                 self._thread = threading.Thread(target=self._serve, name="interposer-gates", daemon=True)
                 self._thread.start()
-            self._watched.append((event, open_gate))
+            self._watched_events.append((event, open_gate))
             os.eventfd_write(self._alarm, 1)
 
     def _serve(self) -> None:
         while True:
             _drain(self._alarm)
             with self._lock:
-                watched_pairs = list(self._watched)
+                watched_pairs = list(self._watched_events)
             poll = select.poll()
             poll.register(self._alarm, select.POLLIN)
             for descriptor in {
@@ -458,20 +458,20 @@ class _Gatekeeper:
                 poll.register(descriptor, select.POLLIN)
             del watched_pairs
             if not self._open_all():
-                poll.poll(1000 * _SLICE if self._watched else None)  # others may have emptied a descriptor
+                poll.poll(1000 * _SLICE if self._watched_events else None)  # others may have emptied a descriptor
 
     def _open_all(self) -> bool:
         """Open the gates of all events that are over; return True if there were some."""
         with self._lock:
-            done_pairs = [pair for pair in self._watched if pair[0].done()]
-            self._watched = [pair for pair in self._watched if pair not in done_pairs]
+            done_pairs = [pair for pair in self._watched_events if pair[0].done()]
+            self._watched_events = [pair for pair in self._watched_events if pair not in done_pairs]
         for event, open_gate in done_pairs:
             open_gate(abi.OK if event.error() is None else abi.SKIPPED)
         return bool(done_pairs)
 
     def after_fork(self) -> None:
         """Forget, in a child process, the thread and the events of the parent."""
-        self._lock, self._watched, self._thread = threading.Lock(), [], None
+        self._lock, self._watched_events, self._thread = threading.Lock(), [], None
 
 
 def _open_descriptor(event: Event) -> int | None:
