@@ -201,6 +201,10 @@ int64_t fixed_point(int64_t sum, int32_t multiplier, int32_t shift) {
   return high < 0 ? -((-high + half) >> -shift) : (high + half) >> -shift;
 }
 
+bool only_right(Q8Requantization::Mode mode) {
+  return mode == Q8Requantization::shift_up || mode == Q8Requantization::shift_away;
+}
+
 /// The factors of every lane, dyadic so that all modes can be compared exactly.
 struct Factors {
   Factors(Q8Requantization::Mode mode, int lanes, Random& random)
@@ -210,11 +214,12 @@ struct Factors {
     for (size_t n = 0; n < size_t(lanes); ++n) {
       const int64_t numerator = random.integer(1, 7);
       scale[n] = float(numerator) / 512, wide_scale[n] = double(numerator) / 512;
-      multiplier[n] = int32_t(random.integer(1 << 30, INT32_MAX)), shift[n] = int32_t(random.integer(-8, 1));
+      multiplier[n] = int32_t(random.integer(1 << 30, INT32_MAX));
+      shift[n] = int32_t(random.integer(-8, only_right(mode) ? -1 : 1));
     }
     requantization = {mode,
                       5,
-                      2,
+                      mode == Q8Requantization::shift_up ? 5 : 2,
                       250,
                       0,
                       scale.data(),
@@ -230,7 +235,7 @@ struct Factors {
   uint8_t value_of(int64_t sum, size_t lane) const {
     const double x = double(sum) * wide_scale[lane];
     const bool even = requantization.mode >= Q8Requantization::single_even;
-    const int64_t distance = requantization.mode == Q8Requantization::fixed_point
+    const int64_t distance = requantization.mode == Q8Requantization::fixed_point || only_right(requantization.mode)
                                  ? fixed_point(sum, multiplier[lane], shift[lane])
                                  : int64_t(even ? std::nearbyint(x + 0.5) : std::trunc(x + std::copysign(0.5, x)));
     return flipped(
@@ -244,16 +249,33 @@ struct Factors {
   Q8Requantization requantization;
 };
 
-const Q8Requantization::Mode kModes[] = {Q8Requantization::single,      Q8Requantization::twofold,
-                                         Q8Requantization::fixed_point, Q8Requantization::real,
-                                         Q8Requantization::single_even, Q8Requantization::twofold_even,
-                                         Q8Requantization::exact_even};
+/// The modes of an instruction set.
+std::vector<Q8Requantization::Mode> modes_of(native::Isa isa) {
+  std::vector<Q8Requantization::Mode> modes = {Q8Requantization::single,      Q8Requantization::twofold,
+                                               Q8Requantization::fixed_point, Q8Requantization::real,
+                                               Q8Requantization::single_even, Q8Requantization::twofold_even,
+                                               Q8Requantization::exact_even};
+  if (gemm_q8_kernels_for(isa).has_shifts)
+    modes.insert(modes.end(), {Q8Requantization::shift_up, Q8Requantization::shift_away});
+  return modes;
+}
+
+std::vector<Q8Requantization::Mode> simple_modes_of(native::Isa isa) {
+  std::vector<Q8Requantization::Mode> modes = modes_of(isa);
+  const auto is_complex = [](Q8Requantization::Mode mode) {
+    Q8Requantization requantization{};
+    requantization.mode = mode;
+    return !requantization.is_simple();
+  };
+  modes.erase(std::remove_if(modes.begin(), modes.end(), is_complex), modes.end());
+  return modes;
+}
 
 TEST_P(Q8RequantizeKernel, rounds_sums_of_every_mode) {
   Random random;
   const GemmQ8Kernels& kernels = gemm_q8_kernels_for(isa());
   const int lanes = kernels.lanes;
-  for (Q8Requantization::Mode mode : kModes)
+  for (Q8Requantization::Mode mode : modes_of(isa()))
     for (int vectors : {1, 2, 4})
       for (int rows : {1, 2, 3, 4, 5, 7, 8})
         for (int channels : {1, vectors * lanes - 1, vectors * lanes})
@@ -286,38 +308,39 @@ TEST_P(Q8RequantizeKernel, multiplies_and_requantizes_panels_of_one_row) {
   Random random;
   const GemmQ8Kernels& kernels = gemm_q8_kernels_for(isa());
   const int lanes = kernels.lanes;
-  for (int64_t least : {1, 2, 7, 16})
-    for (int last : {1, 3, lanes}) {
-      const int64_t words = whole_words(kernels, least);
-      const int vectors[3] = {4, 2, 1};
-      Q8GemvPanel panels[3];
-      int64_t channel = 0, lane = 0, offset = 0;
-      for (int n = 0; n < 3; ++n) {
-        const int channels = n == 2 ? last : vectors[n] * lanes;
-        panels[n] = {channel, channels, vectors[n], lane, offset};
-        channel += channels, lane += vectors[n] * lanes, offset += words * vectors[n] * lanes * 4;
+  for (Q8Requantization::Mode mode : simple_modes_of(isa()))
+    for (int64_t least : {1, 2, 7, 16})
+      for (int last : {1, 3, lanes}) {
+        const int64_t words = whole_words(kernels, least);
+        const int vectors[3] = {4, 2, 1};
+        Q8GemvPanel panels[3];
+        int64_t channel = 0, lane = 0, offset = 0;
+        for (int n = 0; n < 3; ++n) {
+          const int channels = n == 2 ? last : vectors[n] * lanes;
+          panels[n] = {channel, channels, vectors[n], lane, offset};
+          channel += channels, lane += vectors[n] * lanes, offset += words * vectors[n] * lanes * 4;
+        }
+        Factors factors(mode, int(lane), random);
+        Guarded<uint8_t> image(random.integers<uint8_t>(words * 4)), out(channel);
+        Guarded<int8_t> weights(random.integers<int8_t>(offset, -20, 20));
+        Guarded<int32_t> bias(random.integers<int32_t>(lane, -1000, 1000));
+        const Q8Gemv vector{panels, words, kFlip, weights.data(), bias.data(), &factors.requantization};
+        kernels.gemv(vector, image.data(), out.data(), 0, 2);
+        kernels.gemv(vector, image.data(), out.data(), 2, 3);
+        for (const Q8GemvPanel& p : panels)
+          for (int v = 0; v < p.vectors; ++v)
+            for (int l = 0; l < lanes; ++l) {
+              const int own = channel_of(p.vectors, v, l);
+              if (own >= p.channels) continue;
+              int64_t sum = bias[p.lane + v * lanes + l];
+              for (int64_t k = 0; k < words * 4; ++k)
+                sum += as_multiplied(flipped(image[k], kFlip), kernels.is_signed) *
+                       weights[p.offset + k % 4 +
+                               place_of_word(kernels.weight_bytes, p.vectors * lanes, v * lanes + l, k / 4)];
+              ASSERT_EQ(out[p.first + own], factors.value_of(sum, size_t(p.lane + v * lanes + l)))
+                  << describe("mode", int(mode), "words", words, "vectors", p.vectors, "channel", own);
+            }
       }
-      Factors factors(Q8Requantization::single, int(lane), random);
-      Guarded<uint8_t> image(random.integers<uint8_t>(words * 4)), out(channel);
-      Guarded<int8_t> weights(random.integers<int8_t>(offset, -20, 20));
-      Guarded<int32_t> bias(random.integers<int32_t>(lane, -1000, 1000));
-      const Q8Gemv vector{panels, words, kFlip, weights.data(), bias.data(), &factors.requantization};
-      kernels.gemv(vector, image.data(), out.data(), 0, 2);
-      kernels.gemv(vector, image.data(), out.data(), 2, 3);
-      for (const Q8GemvPanel& p : panels)
-        for (int v = 0; v < p.vectors; ++v)
-          for (int l = 0; l < lanes; ++l) {
-            const int own = channel_of(p.vectors, v, l);
-            if (own >= p.channels) continue;
-            int64_t sum = bias[p.lane + v * lanes + l];
-            for (int64_t k = 0; k < words * 4; ++k)
-              sum += as_multiplied(flipped(image[k], kFlip), kernels.is_signed) *
-                     weights[p.offset + k % 4 +
-                             place_of_word(kernels.weight_bytes, p.vectors * lanes, v * lanes + l, k / 4)];
-            ASSERT_EQ(out[p.first + own], factors.value_of(sum, size_t(p.lane + v * lanes + l)))
-                << describe("words", words, "vectors", p.vectors, "channel", own);
-          }
-    }
 }
 
 // ---- Addition -------------------------------------------------------------------------------------------------------
@@ -491,26 +514,27 @@ TEST_P(Q8RequantizeKernel, adds_a_residual_by_an_exact_formula) {
   Random random;
   const GemmQ8Kernels& kernels = gemm_q8_kernels_for(isa());
   const int lanes = kernels.lanes;
-  for (int vectors : {1, 2, 4})
-    for (int rows : {1, 3, 4, 6})
-      for (int channels : {vectors * lanes - 3, vectors * lanes}) {
-        Factors factors(Q8Requantization::single, vectors * lanes, random);
-        Q8Add add = make_add(0.7, 1.3, -1);
-        make_exact(add);
-        Guarded<int32_t> sums(random.integers<int32_t>(rows * vectors * lanes, -30000, 30000));
-        Guarded<uint8_t> out(rows * channels), residual(random.integers<uint8_t>(rows * channels + 64));
-        kernels.requantize(rows, vectors, sums.data(), factors.requantization, 0, nullptr, out.data(), channels,
-                           channels, {&add, residual.data(), channels});
-        for (int64_t n = 0; n < sums.size(); ++n) {
-          const int row = int(n / (vectors * lanes)), at = int(n % (vectors * lanes)),
-                    channel = channel_of(vectors, at / lanes, at % lanes);
-          if (channel >= channels) continue;
-          const uint8_t own = factors.value_of(sums[n], size_t(at)), other = residual[row * channels + channel];
-          const int expected = expected_sum(add, own, other);
-          ASSERT_TRUE(expected < 0 || expected == out[row * channels + channel])
-              << describe("vectors", vectors, "rows", rows, "channels", channels);
+  for (Q8Requantization::Mode mode : simple_modes_of(isa()))
+    for (int vectors : {1, 2, 4})
+      for (int rows : {1, 3, 4, 6})
+        for (int channels : {vectors * lanes - 3, vectors * lanes}) {
+          Factors factors(mode, vectors * lanes, random);
+          Q8Add add = make_add(0.7, 1.3, -1);
+          make_exact(add);
+          Guarded<int32_t> sums(random.integers<int32_t>(rows * vectors * lanes, -30000, 30000));
+          Guarded<uint8_t> out(rows * channels), residual(random.integers<uint8_t>(rows * channels + 64));
+          kernels.requantize(rows, vectors, sums.data(), factors.requantization, 0, nullptr, out.data(), channels,
+                             channels, {&add, residual.data(), channels});
+          for (int64_t n = 0; n < sums.size(); ++n) {
+            const int row = int(n / (vectors * lanes)), at = int(n % (vectors * lanes)),
+                      channel = channel_of(vectors, at / lanes, at % lanes);
+            if (channel >= channels) continue;
+            const uint8_t own = factors.value_of(sums[n], size_t(at)), other = residual[row * channels + channel];
+            const int expected = expected_sum(add, own, other);
+            ASSERT_TRUE(expected < 0 || expected == out[row * channels + channel])
+                << describe("mode", int(mode), "vectors", vectors, "rows", rows, "channels", channels);
+          }
         }
-      }
 }
 
 TEST_P(Q8RequantizeKernel, adds_a_residual) {
@@ -545,7 +569,7 @@ TEST_P(Q8DepthwiseKernel, multiplies_taps_of_each_channel) {
   Random random;
   const DepthwiseQ8Kernels& depthwise = depthwise_q8_kernels_for(isa());
   const int lanes = depthwise.lanes, size = 4 * lanes;
-  for (Q8Requantization::Mode mode : kModes)
+  for (Q8Requantization::Mode mode : modes_of(isa()))
     for (int64_t groups : {1, 3})
       for (int64_t sets : {1, 2, 3})
         for (int64_t rows : {1, 2})

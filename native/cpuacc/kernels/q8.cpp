@@ -28,14 +28,37 @@ CPUACC_INLINE Factors shifts_at(const Q8Requantization& f, int64_t lane) {
 CPUACC_INLINE Ints shifted(Ints sum, const Factors& f) {
   return fixed_point(sum, vreinterpretq_s32_f32(f.scale), vreinterpretq_s32_f32(f.rest), vreinterpretq_s32_f32(f.half));
 }
+/// The factors if no shift is to the left: multiplier, and shift as a negative number.
+CPUACC_INLINE Factors right_shifts_at(const Q8Requantization& f, int64_t lane) {
+  return {load(reinterpret_cast<const float*>(f.multiplier + lane)),
+          load(reinterpret_cast<const float*>(f.shift + lane)), broadcast(0)};
+}
+/// SQRDMULH and SRSHL round ties up. A negative product is first moved by one, so that ties are rounded away from zero.
+template <bool AWAY>
+CPUACC_INLINE Ints shifted_right(Ints sum, const Factors& f) {
+  Ints product = vqrdmulhq_s32(sum, vreinterpretq_s32_f32(f.scale));
+  if (AWAY) product = vsraq_n_s32(product, product, 31);
+  return vrshlq_s32(product, vreinterpretq_s32_f32(f.rest));
+}
 #else
 constexpr bool kHasShifts = false;
 CPUACC_INLINE Factors shifts_at(const Q8Requantization& f, int64_t lane) { return factors_at(f, lane); }
 CPUACC_INLINE Ints shifted(Ints sum, const Factors&) { return sum; }
+CPUACC_INLINE Factors right_shifts_at(const Q8Requantization& f, int64_t lane) { return factors_at(f, lane); }
+template <bool>
+CPUACC_INLINE Ints shifted_right(Ints sum, const Factors&) {
+  return sum;
+}
 #endif
+
+/// Whether a mode only shifts to the right.
+constexpr bool only_right(int mode) {
+  return mode == Q8Requantization::shift_up || mode == Q8Requantization::shift_away;
+}
 
 template <int MODE>
 CPUACC_INLINE Factors factors_of(const Q8Requantization& f, int64_t lane) {
+  if (kHasShifts && only_right(MODE)) return right_shifts_at(f, lane);
   return kHasShifts && MODE == Q8Requantization::fixed_point ? shifts_at(f, lane) : factors_at(f, lane);
 }
 CPUACC_INLINE Ints scaled(Ints sum, const Factors& f) {
@@ -46,10 +69,6 @@ CPUACC_INLINE Ints scaled(Ints sum, const Factors& f) {
 CPUACC_INLINE Ints scaled_even(Ints sum, const Factors& f) {
   Vec x = floats(sum);
   return nearest(fused(x, f.scale, fused(x, f.rest, f.half)));
-}
-template <int MODE>
-CPUACC_INLINE Ints scaled_in_single(Ints sum, const Factors& f) {
-  return MODE == Q8Requantization::single_even ? scaled_even(sum, f) : scaled(sum, f);
 }
 
 CPUACC_INLINE int32_t within(double x) {
@@ -81,8 +100,9 @@ static __attribute__((noinline)) Ints scaled_as_reference(Ints sum, const Q8Requ
 
 template <int MODE>
 CPUACC_INLINE Ints distance(Ints sum, const Factors& factors, const Q8Requantization& f, int64_t lane) {
-  if (MODE == Q8Requantization::single || MODE == Q8Requantization::single_even)
-    return scaled_in_single<MODE>(sum, factors);
+  if (MODE == Q8Requantization::single) return scaled(sum, factors);
+  if (MODE == Q8Requantization::single_even) return scaled_even(sum, factors);
+  if (kHasShifts && only_right(MODE)) return shifted_right<MODE == Q8Requantization::shift_away>(sum, factors);
   if (kHasShifts && MODE == Q8Requantization::fixed_point) return shifted(sum, factors);
   if (MODE == Q8Requantization::twofold) return scaled_wide(sum, f.wide_scale + lane, f.wide_half + lane);
   if (MODE == Q8Requantization::twofold_even) return scaled_wide_even(sum, f.wide_scale + lane, f.wide_half + lane);
@@ -188,7 +208,7 @@ CPUACC_INLINE Ints add_quantized(Ints a, Ints b, const Q8Add& q) {
 }
 
 /// The parameters of the requantization of one panel, in registers if they fit.
-template <int VECTORS>
+template <int MODE, int VECTORS>
 struct Panel {
   static constexpr int kTogether = 4 / VECTORS,
                        kPiece = VECTORS * kLanes;  // rows that make four vectors; bytes of one row
@@ -196,9 +216,7 @@ struct Panel {
   Panel(const Q8Requantization& f, int64_t lane, int64_t step, int channels)
       : zero(shorts(f.zero)), low(bytes(f.low)), high(bytes(f.high)), flip(splat(f.flip)), step(step),
         channels(channels) {
-    const bool shifts = kHasShifts && f.mode == Q8Requantization::fixed_point;
-    for (int n = 0; n < VECTORS; ++n)
-      factors[n] = shifts ? shifts_at(f, lane + n * kLanes) : factors_at(f, lane + n * kLanes);
+    for (int n = 0; n < VECTORS; ++n) factors[n] = factors_of<MODE>(f, lane + n * kLanes);
     whole = channels == kPiece && (VECTORS == 4 || step == kPiece);
   }
 
@@ -239,7 +257,7 @@ CPUACC_INLINE Ints sum_at(const int32_t* sums, int row, int vector, const Q8Requ
 
 /// Requantize `count` rows that are processed together. EXTRAS: byte sums or a residual may be added.
 template <int MODE, int VECTORS, bool EXTRAS>
-CPUACC_INLINE void requantize_rows(const Panel<VECTORS>& panel, int count, const int32_t* sums,
+CPUACC_INLINE void requantize_rows(const Panel<MODE, VECTORS>& panel, int count, const int32_t* sums,
                                    const Q8Requantization& f, int64_t lane, const int32_t* byte_sums, uint8_t* to,
                                    const uint8_t* other, const Q8Residual& residual) {
   Ints x[4];
@@ -258,9 +276,9 @@ CPUACC_INLINE void requantize_rows(const Panel<VECTORS>& panel, int count, const
   }
 }
 
-/// Requantize `count` rows in float32, and add a residual by an exact formula.
+/// Requantize `count` rows in a simple mode, and add a residual by an exact formula.
 template <int MODE, int VECTORS>
-CPUACC_INLINE void requantize_and_add(const Panel<VECTORS>& panel, const ExactAdd& formula, int count,
+CPUACC_INLINE void requantize_and_add(const Panel<MODE, VECTORS>& panel, const ExactAdd& formula, int count,
                                       const int32_t* sums, const Q8Requantization& f, int64_t lane,
                                       const int32_t* byte_sums, uint8_t* to, const uint8_t* other, int64_t step,
                                       uint32_t flip_b, uint32_t flip) {
@@ -271,23 +289,24 @@ CPUACC_INLINE void requantize_and_add(const Panel<VECTORS>& panel, const ExactAd
   for (int n = 0; n < 4; ++n) {
     const int vector = n % VECTORS, row = n / VECTORS < count ? n / VECTORS : 0;
     const Ints sum = sum_at<VECTORS>(sums, row, vector, f, lane, byte_sums);
-    own[n] = at_most(at_least(floats(scaled_in_single<MODE>(sum, panel.factors[vector])) + zero, low), high);
+    const Ints own_steps = distance<MODE>(sum, panel.factors[vector], f, lane + vector * kLanes);
+    own[n] = at_most(at_least(floats(own_steps) + zero, low), high);
   }
   panel.write(to, exclusive_or(added_exactly(own, panel.others(other, step, count, flip_b), formula), splat(flip)),
               count);
 }
 
-/// Requantize the rows of a panel in float32, and add a residual by an exact formula.
+/// Requantize the rows of a panel in a simple mode, and add a residual by an exact formula.
 template <int MODE, int VECTORS>
 static void requantize_panel_and_add(int rows, const int32_t* sums, const Q8Requantization& requantization,
                                      int64_t lane, const int32_t* byte_sums, uint8_t* out, int64_t step, int channels,
                                      const Q8Residual& residual) {
   const Q8Requantization f = requantization;  // a copy, which stores of bytes cannot change
-  const Panel<VECTORS> panel(f, lane, step, channels);
+  const Panel<MODE, VECTORS> panel(f, lane, step, channels);
   const ExactAdd formula(*residual.add);
   const int64_t other_step = residual.step;
   const uint32_t flip_b = residual.add->flip_b, flip = residual.add->flip;
-  constexpr int together = Panel<VECTORS>::kTogether;
+  constexpr int together = Panel<MODE, VECTORS>::kTogether;
   const uint8_t* other = residual.codes;
   for (; rows > 0; rows -= together) {
     if (rows >= together)
@@ -305,8 +324,8 @@ template <int MODE, int VECTORS, bool EXTRAS>
 static void requantize_panel(int rows, const int32_t* sums, const Q8Requantization& f, int64_t lane,
                              const int32_t* byte_sums, uint8_t* out, int64_t step, int channels,
                              const Q8Residual& residual) {
-  const Panel<VECTORS> panel(f, lane, step, channels);
-  constexpr int together = Panel<VECTORS>::kTogether;
+  const Panel<MODE, VECTORS> panel(f, lane, step, channels);
+  constexpr int together = Panel<MODE, VECTORS>::kTogether;
   const uint8_t* other = residual.codes;
   for (; rows > 0; rows -= together) {
     if (rows >= together)
@@ -323,9 +342,17 @@ using RequantizePanel = void (*)(int rows, const int32_t* sums, const Q8Requanti
                                  const Q8Residual& residual);
 
 template <int MODE, int VECTORS>
-static RequantizePanel requantize_in_single(bool extras, const Q8Residual& residual) {
+static RequantizePanel requantize_simply(bool extras, const Q8Residual& residual) {
   if (residual.add && residual.add->is_exact) return requantize_panel_and_add<MODE, VECTORS>;
   return extras ? requantize_panel<MODE, VECTORS, true> : requantize_panel<MODE, VECTORS, false>;
+}
+
+template <int VECTORS>
+static RequantizePanel requantize_by_shifts(Q8Requantization::Mode mode, bool extras, const Q8Residual& residual) {
+  constexpr int up = kHasShifts ? Q8Requantization::shift_up : Q8Requantization::single;
+  constexpr int away = kHasShifts ? Q8Requantization::shift_away : Q8Requantization::single;
+  return (mode == Q8Requantization::shift_up ? requantize_simply<up, VECTORS>
+                                             : requantize_simply<away, VECTORS>)(extras, residual);
 }
 
 template <int VECTORS>
@@ -335,9 +362,11 @@ static void requantize_of(int rows, const int32_t* sums, const Q8Requantization&
   bool extras = byte_sums || residual.add;
   RequantizePanel run = requantize_panel<Q8Requantization::real, VECTORS, true>;
   if (f.mode == Q8Requantization::single)
-    run = requantize_in_single<Q8Requantization::single, VECTORS>(extras, residual);
+    run = requantize_simply<Q8Requantization::single, VECTORS>(extras, residual);
   else if (f.mode == Q8Requantization::single_even)
-    run = requantize_in_single<Q8Requantization::single_even, VECTORS>(extras, residual);
+    run = requantize_simply<Q8Requantization::single_even, VECTORS>(extras, residual);
+  else if (kHasShifts && only_right(f.mode))
+    run = requantize_by_shifts<VECTORS>(f.mode, extras, residual);
   else if (f.mode == Q8Requantization::twofold)
     run = requantize_panel<Q8Requantization::twofold, VECTORS, true>;
   else if (f.mode == Q8Requantization::twofold_even)
@@ -597,10 +626,13 @@ CPUACC_INLINE const int8_t* gemv_panel(const Q8Gemv& v, const uint8_t* from, con
                                        const int8_t* weights, uint8_t* out) {
   Ints sums[VECTORS];
   multiply_row<VECTORS>(from, v.words, splat(v.flip), weights, v.bias + p.lane, sums);
-  const Panel<VECTORS> panel(*v.requantization, p.lane, 0, p.channels);
+  const Panel<MODE, VECTORS> panel(*v.requantization, p.lane, 0, p.channels);
   Ints x[4];
 #pragma GCC unroll 4
-  for (int n = 0; n < 4; ++n) x[n] = scaled_in_single<MODE>(sums[n % VECTORS], panel.factors[n % VECTORS]);
+  for (int n = 0; n < 4; ++n) {
+    const int vector = n % VECTORS;
+    x[n] = distance<MODE>(sums[vector], panel.factors[vector], *v.requantization, p.lane + vector * kLanes);
+  }
   Ints codes = exclusive_or(saturated(x[0], x[1], x[2], x[3], panel.zero, panel.low, panel.high), panel.flip);
   if (p.channels == 4 * kLanes)
     store(out, codes);
@@ -624,10 +656,16 @@ static void gemv_of(const Q8Gemv& v, const uint8_t* from, uint8_t* out, int64_t 
   }
 }
 
-/// Compute panels [first, last) of one pixel; the mode of the requantization is `single` or `single_even`.
+/// Compute panels [first, last) of one pixel; the mode of the requantization is simple.
 static void gemv(const Q8Gemv& v, const uint8_t* from, uint8_t* out, int64_t first, int64_t last) {
-  bool even = v.requantization->mode == Q8Requantization::single_even;
-  (even ? gemv_of<Q8Requantization::single_even> : gemv_of<Q8Requantization::single>)(v, from, out, first, last);
+  const Q8Requantization::Mode mode = v.requantization->mode;
+  auto run = mode == Q8Requantization::single_even ? gemv_of<Q8Requantization::single_even>
+                                                   : gemv_of<Q8Requantization::single>;
+  if constexpr (kHasShifts) {
+    if (mode == Q8Requantization::shift_up) run = gemv_of<Q8Requantization::shift_up>;
+    if (mode == Q8Requantization::shift_away) run = gemv_of<Q8Requantization::shift_away>;
+  }
+  run(v, from, out, first, last);
 }
 
 // ---- Depthwise ------------------------------------------------------------------------------------------------------
@@ -688,8 +726,14 @@ CPUACC_INLINE void depthwise_of(const Q8Depthwise& d, const uint8_t* const* taps
 template <int ROWS, int SETS>
 static void depthwise_rows(const Q8Depthwise& d, const uint8_t* const* taps, const Q8Requantization& f,
                            uint8_t* const* out, int64_t count) {
+  constexpr int up = kHasShifts ? Q8Requantization::shift_up : Q8Requantization::single;
+  constexpr int away = kHasShifts ? Q8Requantization::shift_away : Q8Requantization::single;
   if (f.mode == Q8Requantization::single)
     depthwise_of<Q8Requantization::single, ROWS, SETS>(d, taps, f, out, count);
+  else if (f.mode == Q8Requantization::shift_up)
+    depthwise_of<up, ROWS, SETS>(d, taps, f, out, count);
+  else if (f.mode == Q8Requantization::shift_away)
+    depthwise_of<away, ROWS, SETS>(d, taps, f, out, count);
   else if (f.mode == Q8Requantization::single_even)
     depthwise_of<Q8Requantization::single_even, ROWS, SETS>(d, taps, f, out, count);
   else if (f.mode == Q8Requantization::twofold)

@@ -38,23 +38,36 @@ struct Q8Rows {
 /// Requantization of sums: value = zero + trunc(sum * scale + copysign(half, sum)), clamped to [low, high]. `single`
 /// computes in float32 with the scale split into two parts, and `twofold` in float64. Both are used only if they were
 /// shown to give the result of the reference for every possible sum. `fixed_point` and `real` are the arithmetic of the
-/// reference.
+/// reference. `shift_away` is `fixed_point` if all shifts are to the right by at least one bit. `shift_up` is the same,
+/// but rounds ties up, which no result shows if `low` is not below the zero point. Only kernels with `has_shifts` have
+/// these two modes.
 ///
 /// In the modes with `even`, value = zero + round(sum * scale + half), rounded half to even, where `half` is the bias
 /// in steps of the result. `exact_even` is the arithmetic of the reference: round((sum * scale + half) / divisor), with
 /// the product of the scales and the bias as they are.
 struct Q8Requantization {
-  enum Mode : int32_t { single, twofold, fixed_point, real, single_even, twofold_even, exact_even };
+  enum Mode : int32_t {
+    single,
+    twofold,
+    fixed_point,
+    real,
+    shift_up,
+    shift_away,
+    single_even,
+    twofold_even,
+    exact_even
+  };
   Mode mode;
   int32_t zero, low, high;                 // of unsigned values
   uint32_t flip;                           // 0x80808080 if the result is int8, else 0
   const float *scale, *scale_rest, *half;  // for each lane of each panel
   const double *wide_scale, *wide_half;    // twofold; real: the factor
-  const int32_t *multiplier, *shift;       // fixed_point; a positive shift is to the left
+  const int32_t *multiplier, *shift;       // fixed_point and shifts; a positive shift is to the left
   const int32_t* weight_offset;            // nullptr, or the factor of the sum of the bytes that is added to a sum
   double divisor = 1;                      // exact_even: the scale of the result
 
-  bool in_single() const { return mode == single || mode == single_even; }
+  /// Whether a sum is requantized within its lane, and without a branch.
+  bool is_simple() const { return mode == single || mode == single_even || mode == shift_up || mode == shift_away; }
 };
 
 /// Float32 arithmetic of two quantized values, whose result is divided by the scale of the result and rounded half to
@@ -148,7 +161,7 @@ struct Q8Depthwise {
   const int32_t* bias;    // (period, 4 vectors)
 };
 
-/// The product of one contiguous pixel and consecutive panels of weights, requantized in float32.
+/// The product of one contiguous pixel and consecutive panels of weights, whose requantization is simple.
 struct Q8GemvPanel {
   int64_t first;  // first channel
   int32_t channels, vectors;
@@ -168,7 +181,7 @@ struct GemmQ8Kernels {
   int lanes;
   bool is_signed;    // the kernels multiply signed bytes of activations
   int weight_bytes;  // consecutive bytes of a channel in packed weights: 4 or 8; see place_of_word()
-  bool has_shifts;   // requantization in fixed point is quicker than in float64
+  bool has_shifts;   // requantization in fixed point is quicker than in float64, and by shifts than in float32
   int max_rows[5];   // MR: the rows of a tile, by the number of vectors
   /// sums[m][n] = bias[n] + the products of pixel m and the panel; sums are (rows, vectors, lanes).
   void (*tile)(int rows, int vectors, const Q8Rows& from, const int8_t* weights, const int32_t* bias, int32_t* sums);

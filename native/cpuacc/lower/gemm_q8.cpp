@@ -418,7 +418,7 @@ struct Vector {
 /// Return whether `gemv` computes the whole product.
 bool is_gemv(const Gemm& p) {
   return p.flat && p.columns.places == 1 && p.segment_count == 1 && !p.copies && !p.adds && p.ones == nullptr &&
-         p.requantization.in_single();
+         p.requantization.is_simple();
 }
 
 void run_gemv(const Step& step, const Run& run, int part, int parts) {

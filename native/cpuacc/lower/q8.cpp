@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "cpuacc/kernels/thresholds.hpp"
 
@@ -404,6 +405,15 @@ void fill_scales(const Arrays& arrays, const Q8Channels& channels, const Q8Round
   }
 }
 
+/// The mode of the arithmetic of a rule in fixed point whose shifts are all to the right, if the kernels have it.
+std::optional<Q8Requantization::Mode> shift_mode(const GemmQ8Kernels& kernels, const Q8Rounding& rule,
+                                                 const Tensor& result, const Q8Limits& limits) {
+  const bool only_right = std::all_of(rule.factors.begin(), rule.factors.end(),
+                                      [](const native::FixedPoint& factor) { return factor.shift < 0; });
+  if (!kernels.has_shifts || rule.kind != Q8Rounding::fixed_point || !only_right) return {};
+  return limits.low < unsigned_zero(result) ? Q8Requantization::shift_away : Q8Requantization::shift_up;
+}
+
 constexpr uint64_t kThresholdBytes =
     4096;  // cost of finding the thresholds of a channel, in bytes of a copy that takes as long
 
@@ -481,7 +491,10 @@ const void* Q8Parameters::pack(Builder& builder, const Q8Channels& channels, con
       arrays.multiplier[lane] = int32_t(rule.factor(channel).multiplier);
       arrays.shift[lane] = rule.factor(channel).shift;
     }
-    if (approximate)
+    const auto shifts = shift_mode(gemm_q8_kernels_for(builder.settings.isa), rule, result, limits);
+    if (shifts)
+      arrays.header->mode = *shifts;
+    else if (approximate)
       fill_approximate_scales(arrays, channels, rule);
     else
       arrays.header->mode = chosen_mode(builder, arrays, channels, rule, result, limits, sums);
