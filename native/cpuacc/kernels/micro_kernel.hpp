@@ -53,7 +53,7 @@ CPUACC_INLINE void accumulate_lane(Vec (&sums)[kMR][kNRVecs], const Vec (&x)[kMR
 #pragma GCC unroll 32
   for (int m = 0; m < kMR; ++m)
 #pragma GCC unroll 16
-    for (int n = 0; n < kNRVecs; ++n) sums[m][n] = vfmaq_laneq_f32(sums[m][n], weights[n], x[m], kLane);
+    for (int n = 0; n < kNRVecs; ++n) sums[m][n] = fused_by_lane<kLane>(weights[n], x[m], sums[m][n]);
 }
 
 /// Add the products of four contiguous channels of pixels that are `step` floats apart. Each pixel is loaded once.
@@ -66,6 +66,13 @@ CPUACC_INLINE void accumulate_four(Vec (&sums)[kMR][kNRVecs], const float* a, in
   accumulate_lane<1>(sums, x, b);
   accumulate_lane<2>(sums, x, b);
   accumulate_lane<3>(sums, x, b);
+}
+
+/// Add the products of a whole block of 16 channels. There is no loop, so that addresses need no instructions.
+template <int kMR, int kNRVecs>
+CPUACC_INLINE void accumulate_block(Vec (&sums)[kMR][kNRVecs], const float* a, int64_t step, const float* b) {
+#pragma GCC unroll 4
+  for (int k = 0; k < 16; k += 4) accumulate_four(sums, a + k, step, b + k * kNRVecs * kLanes);
 }
 #endif
 
@@ -114,6 +121,12 @@ __attribute__((noinline)) void micro_kernel(const MicroKernelArgs& t) {
         const float* a = block + t.taps[tap];
         b = weights + t.positions[tap] * tap_size;
         int k = left < 16 ? left : 16;
+#if defined(__aarch64__)
+        if (k == 16) {
+          accumulate_block(sums, a, kStep, b);
+          continue;
+        }
+#endif
         for (; k >= kUnroll;
              k -= kUnroll, a += kUnroll, b += kUnroll * kNRVecs * kLanes, prefetch_at += kUnroll * prefetch_step) {
 #if defined(__aarch64__)

@@ -494,6 +494,13 @@ CPUACC_INLINE Vec floats(Ints x) { return vcvtq_f32_s32(x); }
 CPUACC_INLINE Ints truncated(Vec x) { return vcvtq_s32_f32(x); }
 CPUACC_INLINE Ints nearest(Vec x) { return vcvtnq_s32_f32(x); }
 CPUACC_INLINE Vec fused(Vec a, Vec b, Vec c) { return vfmaq_f32(c, a, b); }
+/// a * b[LANE] + c, where `a` and `b` are vectors. As inline assembly: with the intrinsic, GCC 12 copies the sums of
+/// large tiles between registers.
+template <int LANE>
+CPUACC_INLINE Vec fused_by_lane(Vec a, Vec b, Vec c) {
+  asm("fmla %0.4s, %1.4s, %2.s[%3]" : "+w"(c) : "w"(a), "w"(b), "i"(LANE));
+  return c;
+}
 CPUACC_INLINE Vec with_sign(Vec size, Vec sign) { return vbslq_f32(vdupq_n_u32(0x80000000u), sign, size); }
 CPUACC_INLINE Ints rows_of(Ints x, int) { return x; }
 CPUACC_INLINE Ints packed(Ints x, int) { return x; }

@@ -15,6 +15,14 @@ namespace {
 CPUACC_INLINE Ints load_word(const uint8_t* from) { return vld1q_dup_s32(reinterpret_cast<const int32_t*>(from)); }
 
 #if defined(__ARM_FEATURE_DOTPROD)
+/// Add the products of four signed bytes in each lane of `a` and those in lane LANE of `b`. As inline assembly: with
+/// the intrinsic, GCC 12 copies the sums of large tiles between registers.
+template <int LANE>
+CPUACC_INLINE Ints dot_by_lane(Ints sum, int8x16_t a, int8x16_t b) {
+  asm("sdot %0.4s, %1.16b, %2.4b[%3]" : "+w"(sum) : "w"(a), "w"(b), "i"(LANE));
+  return sum;
+}
+
 /// Add the products of word LANE of each pixel with vectors FIRST and FIRST + 1, whose weights begin at byte AT.
 template <int LANE, int FIRST, int AT, int ROWS, int VECTORS>
 CPUACC_INLINE void add_to_pair(DotSums (&sum)[ROWS][VECTORS], const Ints (&x)[ROWS], const int8_t* weights) {
@@ -22,8 +30,8 @@ CPUACC_INLINE void add_to_pair(DotSums (&sum)[ROWS][VECTORS], const Ints (&x)[RO
   load_pair<AT>(weights, &v, &w);
 #pragma GCC unroll 16
   for (int m = 0; m < ROWS; ++m) {
-    sum[m][FIRST] = vdotq_laneq_s32(sum[m][FIRST], v, as_s8(x[m]), LANE);
-    sum[m][FIRST + 1] = vdotq_laneq_s32(sum[m][FIRST + 1], w, as_s8(x[m]), LANE);
+    sum[m][FIRST] = dot_by_lane<LANE>(sum[m][FIRST], v, as_s8(x[m]));
+    sum[m][FIRST + 1] = dot_by_lane<LANE>(sum[m][FIRST + 1], w, as_s8(x[m]));
   }
 }
 #endif
@@ -38,7 +46,7 @@ CPUACC_INLINE void add_word(DotSums (&sum)[ROWS][VECTORS], const Ints (&x)[ROWS]
   if constexpr (VECTORS > 1) return;
   const int8x16_t w = as_s8(load(weights + at));
 #pragma GCC unroll 16
-  for (int m = 0; m < ROWS; ++m) sum[m][0] = vdotq_laneq_s32(sum[m][0], w, as_s8(x[m]), LANE);
+  for (int m = 0; m < ROWS; ++m) sum[m][0] = dot_by_lane<LANE>(sum[m][0], w, as_s8(x[m]));
 #else
   Ints word[ROWS];
 #pragma GCC unroll 16
@@ -97,6 +105,12 @@ CPUACC_INLINE int8x16_t both(int64x1_t first, int64x1_t second) {
   return vreinterpretq_s8_s64(vcombine_s64(first, second));
 }
 
+/// Add the products of two rows of eight signed bytes in `a` and two in `b`, as inline assembly like `dot_by_lane`.
+CPUACC_INLINE Ints multiply_matrices(Ints sum, int8x16_t a, int8x16_t b) {
+  asm("smmla %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(a), "w"(b));
+  return sum;
+}
+
 /// Add the products of eight bytes of pairs of pixels with four channels, whose weights begin at byte AT. A vector of
 /// sums has two channels of the first pixel, and two of the second.
 template <int VECTOR, int AT, int PAIRS, int VECTORS>
@@ -105,8 +119,8 @@ CPUACC_INLINE void add_matrices(Ints (&sum)[PAIRS][VECTORS][2], const int8x16_t 
   load_pair<AT + VECTOR * 32>(weights, &v, &w);
 #pragma GCC unroll 8
   for (int m = 0; m < PAIRS; ++m) {
-    sum[m][VECTOR][0] = vmmlaq_s32(sum[m][VECTOR][0], x[m], v);
-    sum[m][VECTOR][1] = vmmlaq_s32(sum[m][VECTOR][1], x[m], w);
+    sum[m][VECTOR][0] = multiply_matrices(sum[m][VECTOR][0], x[m], v);
+    sum[m][VECTOR][1] = multiply_matrices(sum[m][VECTOR][1], x[m], w);
   }
   if constexpr (VECTOR + 1 < VECTORS) add_matrices<VECTOR + 1, AT>(sum, x, weights);
 }
@@ -203,8 +217,8 @@ static void neon_tile(const Q8Rows& from, const int8_t* weights, const int32_t* 
 #endif
 
 #if defined(__ARM_FEATURE_MATMUL_INT8)
-// Of larger tiles, GCC copies vectors between registers.
-constexpr int kTileRows[5] = {0, 8, 6, 0, 4};
+// Sums, both halves of the pixels and a pair of weights fit 32 registers.
+constexpr int kTileRows[5] = {0, 8, 8, 0, 6};
 #elif defined(__ARM_FEATURE_DOTPROD)
 // Sums, pixels, a pair of weights and the flip fit 32 registers.
 constexpr int kTileRows[5] = {0, 8, 8, 0, 5};
@@ -235,8 +249,10 @@ struct RowSums {
   __attribute__((always_inline)) void add_some(Ints x, const int8_t* weights) {
 #pragma GCC unroll 4
     for (int n = 0; n < VECTORS; ++n) {
-      low[n] = dot(low[n], x, load(weights + 32 * n));
-      high[n] = dot(high[n], x, load(weights + 32 * n + 16));
+      Ints v, w;
+      load_pair<0>(weights + 32 * n, &v, &w);
+      low[n] = dot(low[n], x, v);
+      high[n] = dot(high[n], x, w);
     }
   }
   __attribute__((always_inline)) void add_four(Ints x, const int8_t* weights) {
