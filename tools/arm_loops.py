@@ -58,8 +58,8 @@ KERNELS: Final = (
     Kernel("bytes, `neon`, 4 pixels x 8", "neon", "q8", "neon_tile<4, 2, false, true>", "smull"),
     Kernel("bytes, `dotprod`, 5 pixels x 16", "dotprod", "q8", "neon_tile<5, 4, false, false>", "sdot"),
     Kernel("bytes, `dotprod`, 8 pixels x 8", "dotprod", "q8", "neon_tile<8, 2, false, false>", "sdot"),
-    Kernel("bytes, `i8mm`, 4 pixels x 16", "i8mm", "q8", "neon_tile<4, 4, false, false>", "smmla"),
-    Kernel("bytes, `i8mm`, 6 pixels x 8", "i8mm", "q8", "neon_tile<6, 2, false, false>", "smmla"),
+    Kernel("bytes, `i8mm`, 6 pixels x 16", "i8mm", "q8", "neon_tile<6, 4, false, false>", "smmla"),
+    Kernel("bytes, `i8mm`, 8 pixels x 8", "i8mm", "q8", "neon_tile<8, 2, false, false>", "smmla"),
 )
 
 
