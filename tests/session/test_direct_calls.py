@@ -601,3 +601,26 @@ def test_a_model_without_layers_gives_copies_of_its_inputs(passed_on: Model) -> 
         assert all(array.flags.owndata and array.flags.writeable for array in outputs)
     given = [np.empty_like(A) for _ in range(3)]
     assert lists(passed_on.run([A, B], given)) == lists(passed_on.bind([A, B])()) == lists(given)
+
+
+def test_a_model_whose_outputs_are_constants_is_called_directly() -> None:
+    network = Network("constant")
+    a = network.add_input_layer(0, TensorInfo((1, 3)), name="a")
+    for number, value in enumerate([network.add_constant_layer(B), a, network.add_constant_layer(np.int8(5))]):
+        network.add_output_layer(number, value)
+    with ip.load(network) as model:
+        call = model.runtime.direct_call(model.runtime.loaded_networks[0], (0,))
+        assert call is not None
+        results = call([A], None) or []
+        assert lists(results) == lists(model.run([A], [np.empty_like(B), np.empty_like(A), np.empty((), np.int8)]))
+        assert lists(results) == [B.tolist(), A.tolist(), 5] and results[2].dtype == np.int8
+        results[0][:] = 9
+        assert lists(call([A], None) or []) == [B.tolist(), A.tolist(), 5]
+
+
+def test_a_model_whose_output_is_a_constant_text_is_not_called_directly() -> None:
+    network = Network("text")
+    network.add_output_layer(0, network.add_constant_layer(np.array(["a"], dtype=object)))
+    with ip.load(network) as model:
+        assert model.runtime.direct_call(model.runtime.loaded_networks[0], ()) is None
+        assert lists(model.run([])) == [["a"]]

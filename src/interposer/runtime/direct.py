@@ -92,20 +92,22 @@ def repeating_call(
 
 
 def copying_call(steps: Steps, bindings: Bindings, inputs: Sequence[int]) -> CopyingCall | None:
-    """Return a call for a network without layers, whose outputs are inputs; None for other networks.
+    """Return a call for a network without layers, whose outputs are inputs or constants; None for other networks.
 
-    `inputs` are the binding ids of the inputs in the order of the calls. None is also returned if one of them is a text
-    or a sequence.
+    `inputs` are the binding ids of the inputs in the order of the calls. None is also returned if an input or an output
+    is a text or a sequence.
     """
-    dtypes = [bindings.inputs[binding].dtype for binding in inputs]
+    outputs = sorted(bindings.outputs)
+    bound = [bindings.inputs[binding] for binding in inputs] + [bindings.outputs[binding] for binding in outputs]
+    dtypes = [tensor.dtype for tensor in bound]
     if steps.program.running or any(dtype is None or dtype.hasobject for dtype in dtypes):
         return None
     position_of_input = {layer.output: inputs.index(binding_id(layer)) for layer in steps.inputs}
     value_of_output = {binding_id(sink): sink.values[0] for sink in direct_sinks(steps.program.graph)}
-    values = [value_of_output[binding] for binding in sorted(bindings.outputs)]
-    if not position_of_input.keys() >= set(values):
-        return None
-    return CopyingCall(bindings, inputs, [position_of_input[value] for value in values])
+    values = [value_of_output[binding] for binding in outputs]
+    sources = [position_of_input.get(value, value.known.constant) for value in values]
+    present_sources = [source for source in sources if source is not None]
+    return CopyingCall(bindings, inputs, present_sources) if len(present_sources) == len(values) else None
 
 
 def only_part(
@@ -189,27 +191,29 @@ class RepeatingCall:
 
 
 class CopyingCall:
-    """A direct call of a network without layers: each output is a copy of an input.
+    """A direct call of a network without layers: each output is a copy of an input or of a constant.
 
-    `inputs` are the binding ids of the inputs in the order of the calls. `places` has, for each output of the network,
-    the position of its input in this order.
+    `inputs` are the binding ids of the inputs in the order of the calls. `sources` has, for each output of the network,
+    the position of its input in this order, or its constant.
     """
 
-    def __init__(self, bindings: Bindings, inputs: Sequence[int], places: Sequence[int]) -> None:
-        self._places = places
+    def __init__(self, bindings: Bindings, inputs: Sequence[int], sources: Sequence[int | Array]) -> None:
+        self._sources = sources
         self._names = [bindings.inputs[binding].name for binding in inputs]
         self._expected = [(bindings.inputs[binding].shape, bindings.inputs[binding].dtype) for binding in inputs]
         self._is_closed = False
 
     def run(self, inputs: Any, outputs: Any) -> list[Array] | None:
-        """Copy the inputs; return None without a copy as `Runtime.direct_call` does, and for given outputs."""
+        """Copy inputs and constants; return None without a copy as `Runtime.direct_call` does, or for given outputs."""
         inputs = _in_order(inputs, self._names)
         if outputs is not None or type(inputs) not in (list, tuple) or len(inputs) != len(self._names):
             return None
         for array, (shape, dtype) in zip(inputs, self._expected, strict=True):
             if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
                 return None
-        return None if self._is_closed else [inputs[place].copy() for place in self._places]
+        if self._is_closed:
+            return None
+        return [(inputs[source] if isinstance(source, int) else source).copy() for source in self._sources]
 
     def close(self) -> None:
         """Prevent further calls."""
