@@ -1,4 +1,4 @@
-// BatchMatMul and FullyConnected of float64, and BatchMatMul of unquantized integers. Results of integers wrap around.
+// BatchMatMul and FullyConnected of float64 and of unquantized integers. Results of integers wrap around.
 
 #include "cpuacc/kernels/plain_products.hpp"
 
@@ -17,7 +17,7 @@ struct Products {
   MultiplyPlain multiply;
   PlainProduct product;
   int64_t size, rows;  // of an element in bytes; of a matrix
-  bool is_b_turned, is_b_packed;
+  bool is_b_turned, is_b_packed, is_float;
   const void* packed;
   std::vector<int64_t> a_places, b_places;
 
@@ -48,9 +48,21 @@ struct Products {
     return scratch;
   }
 
-  void add_bias(const double* bias, double* out, int64_t first, int64_t last) const {
+  template <class T>
+  void add_bias(const void* bias, void* out, int64_t first, int64_t last) const {
+    const T* added = static_cast<const T*>(bias);
+    T* to = static_cast<T*>(out);
     for (int64_t row = first; row < last; ++row)
-      for (int64_t n = 0; n < product.columns; ++n) out[row * product.columns + n] += bias[n];
+      for (int64_t n = 0; n < product.columns; ++n)
+        to[row * product.columns + n] = T(to[row * product.columns + n] + added[n]);
+  }
+
+  void add_bias(const void* bias, void* out, int64_t first, int64_t last) const {
+    is_float    ? add_bias<double>(bias, out, first, last)
+    : size == 1 ? add_bias<uint8_t>(bias, out, first, last)
+    : size == 2 ? add_bias<uint16_t>(bias, out, first, last)
+    : size == 4 ? add_bias<uint32_t>(bias, out, first, last)
+                : add_bias<uint64_t>(bias, out, first, last);
   }
 
   static void run(const Step& step, const Run& run, int part, int parts) {
@@ -62,7 +74,7 @@ struct Products {
       const char* b = self.rows_of_b(step, run, n, run.part_scratch<char>(part));
       char* out = run.at<char>(step.out[0]) + n * self.rows * self.product.columns * self.size;
       self.multiply(self.product, run.at<char>(step.in[0]) + self.a_places[size_t(n)] * self.size, b, out, first, last);
-      if (step.in[2]) self.add_bias(run.at<double>(step.in[2]), reinterpret_cast<double*>(out), first, last);
+      if (step.in[2]) self.add_bias(run.at(step.in[2]), out, first, last);
       row += last - first;
     }
   }
@@ -74,6 +86,7 @@ void add_step(const Node& node, Products products, Builder& builder) {
                             double(products.product.columns) * double(products.product.depth);
   auto state = std::make_shared<Products>(std::move(products));
   state->size = int64_t(ipr::item_size(b.dtype));
+  state->is_float = b.dtype == IPR_DTYPE_FLOAT64;
   state->multiply = plain_product_kernels_for(builder.settings.isa).multiply(b.dtype);
   state->is_b_packed = state->is_b_turned && b.is_constant() && b.rank() == 2;
   if (state->is_b_packed)
@@ -95,9 +108,8 @@ bool is_integer(const Tensor& tensor) { return tensor.dtype >= IPR_DTYPE_INT8 &&
 
 Refusal support(const Graph& graph, const Node& node, const Settings& settings) {
   const Tensor &a = *graph.in(node, 0), &b = *graph.in(node, 1), &out = graph.out(node);
-  const bool taken_type = a.dtype == IPR_DTYPE_FLOAT64 || (is_integer(a) && node.type == "BatchMatMul");
-  if (!taken_type || a.is_quantized() || b.is_quantized() || out.is_quantized() || b.dtype != a.dtype ||
-      out.dtype != a.dtype)
+  if ((a.dtype != IPR_DTYPE_FLOAT64 && !is_integer(a)) || a.is_quantized() || b.is_quantized() || out.is_quantized() ||
+      b.dtype != a.dtype || out.dtype != a.dtype)
     return refused("operand 0 is " + described(a) + ", operand 1 " + described(b), IPR_REASON_DATA_TYPE);
   if (node.flag("adjoint_x") || node.flag("adjoint_y")) return refused("adjugate matrices", IPR_REASON_ATTRIBUTE);
   const Tensor* bias = graph.in(node, 2);

@@ -45,6 +45,17 @@ def test_products_of_matrices(dtype: type, turns: tuple[bool, bool]) -> None:
     layers.assert_like_the_reference(1e-12 if dtype is np.float64 else 0, 1e-12, threads=2)
 
 
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_fully_connected_layers_of_integers(dtype: type, transposed: bool) -> None:
+    op, layers = FullyConnected(transpose_weight_matrix=transposed), Layers()
+    operands = [drawn(dtype, 3, 37), drawn(dtype, *turned((37, 19), transposed))]
+    for constants in ([], [1]):
+        layers.add(f"no bias, constants {constants}", op, operands, constants)
+        layers.add(f"bias, constants {constants}", op, [*operands, drawn(dtype, 19)], constants)
+    layers.assert_like_the_reference(0, 1e-12, threads=2)
+
+
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("constants", [[], [1], [1, 2]])
 def test_fully_connected_layers_of_float64(transposed: bool, constants: list[int]) -> None:
