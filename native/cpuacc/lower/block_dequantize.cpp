@@ -21,6 +21,45 @@ struct Blocks {
 
   /// Dequantize the elements of `outer` in [first, last).
   void run(const void* codes, const float* scales, const void* zeros, float* out, int64_t first, int64_t last) const {
+    switch (dtype) {
+      case IPR_DTYPE_INT8:
+        return of_whole<int8_t>(codes, scales, zeros, out, first, last);
+      case IPR_DTYPE_UINT8:
+        return of_whole<uint8_t>(codes, scales, zeros, out, first, last);
+      case IPR_DTYPE_INT16:
+        return of_whole<int16_t>(codes, scales, zeros, out, first, last);
+      case IPR_DTYPE_UINT16:
+        return of_whole<uint16_t>(codes, scales, zeros, out, first, last);
+      default:
+        of_few_bits(codes, scales, zeros, out, first, last);
+    }
+  }
+
+ private:
+  /// Elements whose scales and zero points are `step` elements apart.
+  template <class T>
+  static void of_row(const T* codes, const float* scales, const T* zeros, int64_t step, float* out, int64_t count) {
+    for (int64_t n = 0; n < count; ++n)
+      out[n] = float(int32_t(codes[n]) - (zeros ? int32_t(zeros[n * step]) : 0)) * scales[n * step];
+  }
+
+  /// Integers of whole bytes. The elements of a block are adjacent if `inner` is 1.
+  template <class T>
+  void of_whole(const void* codes, const float* scales, const void* zeros, float* out, int64_t first,
+                int64_t last) const {
+    const T *from = static_cast<const T*>(codes), *zero = static_cast<const T*>(zeros);
+    const bool joins = inner == 1 || scale_inner == 0;
+    const int64_t length = joins ? block : 1;
+    for (int64_t o = first; o < last; ++o)
+      for (int64_t i = 0; i < size; i += length) {
+        const int64_t at = (o * size + i) * inner, scale = o * scale_outer + i / block * scale_block;
+        const int64_t count = std::min(length, size - i) * inner;
+        of_row(from + at, scales + scale, zero ? zero + scale : nullptr, joins ? 0 : scale_inner, out + at, count);
+      }
+  }
+
+  void of_few_bits(const void* codes, const float* scales, const void* zeros, float* out, int64_t first,
+                   int64_t last) const {
     for (int64_t o = first; o < last; ++o)
       for (int64_t i = 0; i < size; ++i) {
         const int64_t at = (o * size + i) * inner, scale = o * scale_outer + i / block * scale_block;
@@ -70,8 +109,10 @@ void add_step(const Node& node, Dequantization dequantization, Builder& builder)
 
 Refusal support_blocks(const Graph& graph, const Node& node, const Settings&) {
   const Tensor &in = *graph.in(node, 0), &scale = *graph.in(node, 1), *zero = graph.in(node, 2);
-  if (!has_few_bits(in.dtype) || (zero && zero->dtype != in.dtype) || !is_f32(scale) || !is_f32(graph.out(node)))
-    return refused("takes integers of at most 8 bits with float32 scales, and gives float32", IPR_REASON_DATA_TYPE);
+  const bool shorts = in.dtype == IPR_DTYPE_INT16 || in.dtype == IPR_DTYPE_UINT16;
+  if ((!has_few_bits(in.dtype) && !shorts) || (zero && zero->dtype != in.dtype) || !is_f32(scale) ||
+      !is_f32(graph.out(node)))
+    return refused("takes integers of at most 16 bits with float32 scales, and gives float32", IPR_REASON_DATA_TYPE);
   return node.posts.empty() ? taken() : refused("takes no post-ops");
 }
 
