@@ -125,13 +125,13 @@ def _repr(self: Any) -> str:
 
 def _comparisons(cls: Any, frozen: bool) -> dict[str, Any]:
     names = [field.name for field in dataclasses.fields(cls) if field.compare]
-    values = _getter(names)
+    get_values = _getter(names)
 
     def equal(self: Any, other: object) -> Any:
-        return values(self) == values(other) if type(other) is type(self) else NotImplemented
+        return get_values(self) == get_values(other) if type(other) is type(self) else NotImplemented
 
     def hashed(self: Any) -> int:
-        return hash(values(self))
+        return hash(get_values(self))
 
     return {"__eq__": equal, "__hash__": hashed if frozen else None}
 

@@ -125,10 +125,10 @@ def _in_order(graph: Graph) -> list[Layer]:
 
 def _escaped(text: str) -> str:
     """Return a text for a record's label; characters that cannot be printed are shown as escapes such as ``\\n``."""
-    printable = "".join(
+    printable_text = "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
     )
-    return printable.translate(_SPECIAL)
+    return printable_text.translate(_SPECIAL)
 
 
 def _quoted(text: str) -> str:

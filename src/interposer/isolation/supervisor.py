@@ -178,8 +178,8 @@ class Supervisor:
         self._has_crashed = True
         self._record_event(CRASHED, str(error), error.layer)
         if self._may_not_restart():
-            count = f"failed {self.restarts + 1} times; the last time it " if self.restarts else ""
-            self.quarantine_reason = f"its child process {count}{error.reason}"
+            count_text = f"failed {self.restarts + 1} times; the last time it " if self.restarts else ""
+            self.quarantine_reason = f"its child process {count_text}{error.reason}"
             self.constants.clear()
             self._record_event(QUARANTINED, self.quarantine_reason)
 

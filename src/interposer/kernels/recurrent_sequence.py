@@ -92,14 +92,14 @@ def _gru(op: GruSequence, weights: _Weights) -> Step:
 
     def step(input_products: Array, states: States) -> States:
         [hidden] = states
-        update, reset_gate = np.split(
+        update_gate, reset_gate = np.split(
             f(input_products[:, update_reset_rows] + weights.of_state(hidden, update_reset_rows)), 2, axis=-1
         )
         if op.linear_before_reset:
             hidden_products = reset_gate * weights.of_state(hidden, hidden_rows)
         else:
             hidden_products = weights.of_state(reset_gate * hidden, hidden_rows)
-        return ((1 - update) * g(input_products[:, hidden_rows] + hidden_products) + update * hidden,)
+        return ((1 - update_gate) * g(input_products[:, hidden_rows] + hidden_products) + update_gate * hidden,)
 
     return step
 

@@ -195,9 +195,9 @@ def _cheapest(
 
 def _route(writer: Side, readers: Sequence[Side], copies: int, home: str, hops: tuple[Hop, ...]) -> Route | None:
     reached_kinds = {home: False} | {hop.target: hop.how == IMPORT for hop in hops}
-    best = [reader.best(reached_kinds) for reader in readers]
-    choices = [choice for choice in best if choice is not None]
-    if len(choices) < len(best):
+    best_choices = [reader.best(reached_kinds) for reader in readers]
+    choices = [choice for choice in best_choices if choice is not None]
+    if len(choices) < len(best_choices):
         return None
     total = copies + sum(cost for cost, _, _ in choices)
     ranks = writer.ranks[home] + sum(rank for _, rank, _ in choices)

@@ -181,8 +181,10 @@ class _Writer:
         array, quantization = _by_channel(weights, rule.axis)
         self._note(layer, quantization, array, weights)
         x, name = self.values[layer.values[0]], layer.name
-        quantized_x, scale, zero = self.new_network.add_layer(DynamicQuantize(), x, name=f"{name}:quantized").outputs
-        sums, shape = self._sums(layer, rule, array, quantized_x, zero)
+        quantized_x, scale, zero_point = self.new_network.add_layer(
+            DynamicQuantize(), x, name=f"{name}:quantized"
+        ).outputs
+        sums, shape = self._sums(layer, rule, array, quantized_x, zero_point)
         float_sums = self.new_network.add_layer(Cast(DataType.FLOAT32), sums, name=f"{name}:sums")
         scales = np.asarray(quantization.scales, np.float32).reshape(shape)
         factor = self.new_network.add_layer(
@@ -198,7 +200,9 @@ class _Writer:
         product.output.aliases = layer.output.aliases
         self.values[layer.output] = product.output
 
-    def _sums(self, layer: Layer, rule: Rule, array: Array, integers: Value, zero: Value) -> tuple[Layer, list[int]]:
+    def _sums(
+        self, layer: Layer, rule: Rule, array: Array, integers: Value, zero_point: Value
+    ) -> tuple[Layer, list[int]]:
         """Add the layer that sums products of integers; return it, and the shape of one number for each channel."""
         op, shape = rule.op, [-1]
         product: Op = IntegerMatMul()
@@ -208,7 +212,7 @@ class _Writer:
         elif rule.axis == 0:
             array = np.ascontiguousarray(array.T)
         weights = self.new_network.add_constant_layer(array, name=layer.values[1].name)
-        return self.new_network.add_layer(product, integers, weights, zero, name=f"{layer.name}:integers"), shape
+        return self.new_network.add_layer(product, integers, weights, zero_point, name=f"{layer.name}:integers"), shape
 
 
 def _declared(value: Value) -> TensorInfo | None:

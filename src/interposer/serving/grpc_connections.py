@@ -50,10 +50,10 @@ def close_excess(port: int, most: int) -> int:
 
 def _connections(port: int) -> Iterator[tuple[int, _End]]:
     """Yield the files of the connections to a port of this process, and their clients."""
-    for file in _open_files():
-        peer = _peer_of(file, port)
+    for descriptor in _open_files():
+        peer = _peer_of(descriptor, port)
         if peer is not None:
-            yield file, peer
+            yield descriptor, peer
 
 
 def _open_files() -> list[int]:
@@ -92,14 +92,14 @@ def _as_socket(file: int) -> Iterator[socket.socket]:
         connection.detach()
 
 
-def _shut_down(file: int, peer: _End, port: int) -> None:
+def _shut_down(descriptor: int, peer: _End, port: int) -> None:
     """Shut a connection down, unless its file is another one by now. A copy of the file cannot become another one."""
     copy: int | None = None
     with suppress(OSError):
-        copy = os.dup(file)
-    file = file if copy is None else copy  # no copy if no more files can be opened
-    with suppress(OSError), _as_socket(file) as connection:
-        if _peer_of(file, port) == peer:
+        copy = os.dup(descriptor)
+    descriptor = descriptor if copy is None else copy  # no copy if no more files can be opened
+    with suppress(OSError), _as_socket(descriptor) as connection:
+        if _peer_of(descriptor, port) == peer:
             connection.shutdown(socket.SHUT_RDWR)
     if copy is not None:
         os.close(copy)

@@ -384,7 +384,7 @@ def _has_states(model: Model) -> bool:
 def _labels(model: Model) -> tuple[str, ...]:
     """Return the list of labels in the model's file, or an empty tuple if it does not have exactly one."""
     try:
-        lists = [content for name, content in model.metadata.files.items() if name.endswith(".txt")]
-        return tuple(lists[0].decode("utf-8").splitlines()) if len(lists) == 1 else ()
+        label_contents = [content for name, content in model.metadata.files.items() if name.endswith(".txt")]
+        return tuple(label_contents[0].decode("utf-8").splitlines()) if len(label_contents) == 1 else ()
     except (InterposerError, UnicodeDecodeError):
         return ()

@@ -267,8 +267,8 @@ class SequenceRunner(Runner):
         its request that runs has ended. Returns False if no client has two sequences more than `client`.
         """
         crowding = crowding_client(Counter(self._clients()), client)
-        begun = {key: sequence for key, sequence in self._sequences.items() if key not in self._starting}
-        keys = [key for key, sequence in begun.items() if sequence.client == crowding]
+        begun_sequences = {key: sequence for key, sequence in self._sequences.items() if key not in self._starting}
+        keys = [key for key, sequence in begun_sequences.items() if sequence.client == crowding]
         if not keys:
             return False
         oldest = min(keys, key=lambda key: (key in self._turns, self._sequences[key].last_used))

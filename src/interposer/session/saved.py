@@ -296,8 +296,8 @@ class SavedBlueprint(LaterBlueprint):
     @property
     def usual_shapes(self) -> dict[str, TensorShape]:
         """The shapes, by name, that inputs with open dimensions have in the first variant."""
-        first = self._target.variants[0].shapes
-        return {name: TensorShape(first[name]) for name, info in self.inputs.items() if not info.is_concrete}
+        first_shapes = self._target.variants[0].shapes
+        return {name: TensorShape(first_shapes[name]) for name, info in self.inputs.items() if not info.is_concrete}
 
     def first(self) -> FirstVariant | None:
         """Return the first variant of the file as the one to prepare."""

@@ -413,8 +413,8 @@ def _quantization_errors(call: _Call) -> Iterator[str]:
             info if info is None or index not in call.places(Role.DATA) else _quantized(info)
             for index, info in enumerate(call.inputs)
         ]
-        result: Any = call.op.infer_infos(*infos)[0]
-        if result is None or result.quantization is None or result.dtype is not DataType.INT8:
+        result_info: Any = call.op.infer_infos(*infos)[0]
+        if result_info is None or result_info.quantization is None or result_info.dtype is not DataType.INT8:
             yield "its results have a PRESCRIBED quantization, but `infer` returns none"
 
 

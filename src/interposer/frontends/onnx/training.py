@@ -109,10 +109,12 @@ def adam(node: Node) -> Sequence[Value]:
     alpha, beta = node.number("alpha", 0.9), node.number("beta", 0.999)
     epsilon, post_decay = node.number("epsilon", 0.0), node.number("norm_coefficient_post", 0.0)
 
-    def bias_correction(a: _Arithmetic, decay: float) -> Value:
+    def bias_correction(arithmetic: _Arithmetic, decay: float) -> Value:
         power_op = POWER
-        decay_to_count = node.step(power_op, node.scalar_like(decay, a.rate), a.counted(a.rate))
-        return a.sub(node.scalar_like(1, a.rate), decay_to_count)
+        decay_to_count = node.step(
+            power_op, node.scalar_like(decay, arithmetic.rate), arithmetic.counted(arithmetic.rate)
+        )
+        return arithmetic.sub(node.scalar_like(1, arithmetic.rate), decay_to_count)
 
     def step(a: _Arithmetic, x: Value, gradient: Value, states: Sequence[Value]) -> Sequence[Value]:
         regularized_gradient = a.regularized(x, gradient)

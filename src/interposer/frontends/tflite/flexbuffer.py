@@ -65,7 +65,7 @@ class FlexOptions(Mapping[str, Any]):
 
 
 class _Decoder:
-    """Decodes values by position; every position is checked before it is read."""
+    """Decodes the values of a FlexBuffer at positions in its bytes; every position is checked before it is read."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -112,7 +112,7 @@ class _Counter:
         self._num_messages = 0
 
     def check(self) -> None:
-        """Raise `ServingError` if there are too many elements."""
+        """Raise `ServingError` if the time for reading is over, or if there are too many elements or numbers."""
         self._reading.check_time()
         self._reading.check_values(self.elements)
         if self.varints > _MOST_NUMBERS:

@@ -78,15 +78,15 @@ def _padded(draft: Draft, op: SpaceToBatchNd) -> Tensor:
 @writer(BatchToSpaceNd, moves=True)
 def batch_to_space(draft: Draft, op: BatchToSpaceNd) -> Tensor:
     """Write BatchToSpaceNd: the batch is split, its parts are merged into the spatial axes, and these are cropped."""
-    shape, block = list(draft.shape(0)), op.block_shape
-    num_blocks = len(block)
-    split_shape = [*block, shape[0] // math.prod(block), *shape[1:]]
+    shape, block_shape = list(draft.shape(0)), op.block_shape
+    num_blocks = len(block_shape)
+    split_shape = [*block_shape, shape[0] // math.prod(block_shape), *shape[1:]]
     permutation = [num_blocks]
     for axis in range(1, len(shape)):
         permutation.append(num_blocks + axis)
         permutation += [op.axes.index(axis)] if axis in op.axes else []
-    uncropped_shape = [n * block[op.axes.index(i)] if i in op.axes else n for i, n in enumerate(shape)]
-    uncropped_shape[0] = shape[0] // math.prod(block)
+    uncropped_shape = [n * block_shape[op.axes.index(i)] if i in op.axes else n for i, n in enumerate(shape)]
+    uncropped_shape[0] = shape[0] // math.prod(block_shape)
     merged_image = draft.reshape(
         draft.transpose(draft.reshape(draft.operand(0), split_shape), permutation), uncropped_shape
     )

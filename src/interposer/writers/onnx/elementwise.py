@@ -51,8 +51,8 @@ def _divisor(draft: Draft, b: Tensor) -> tuple[Tensor, Tensor | None]:
     """
     if b.array is not None and b.array.all():
         return b, None
-    zero = draft.node("Equal", b, draft.like(0, b))
-    return draft.node("Where", zero, draft.like(1, b), b), zero
+    is_zero = draft.node("Equal", b, draft.like(0, b))
+    return draft.node("Where", is_zero, draft.like(1, b), b), is_zero
 
 
 def _guarded(draft: Draft, zero: Tensor | None, tensor: Tensor) -> Tensor:

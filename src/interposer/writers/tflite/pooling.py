@@ -86,8 +86,8 @@ def _cells(window: Window, size: int, count: int, padding: int) -> Array:
     """
     first_cells = np.arange(count) * window.stride - window.pad_before
     low, high = -padding * window.pad_before, size + padding * window.pad_after
-    array: Array = np.clip(high - first_cells, 0, window.size) - np.clip(low - first_cells, 0, window.size)
-    return array
+    cell_counts: Array = np.clip(high - first_cells, 0, window.size) - np.clip(low - first_cells, 0, window.size)
+    return cell_counts
 
 
 def _largest(draft: Draft, x: Tensor, info: TensorInfo, places: _Places) -> Tensor:
