@@ -317,6 +317,22 @@ def groups_of(facts: Facts, measured: dict[str, float]) -> dict[str, tuple[str, 
     return {name: time.group.layers if time.group else (name,) for name, time in times.items()}
 
 
+def test_beside_steps_of_no_layer_a_step_still_has_the_layers_that_are_fused_into_it() -> None:
+    facts = chain_facts(
+        ("product", False, ()), ("bias", True, ("product",)), ("split", False, ("bias",)), ("swap", False, ("split",)),
+        ("score", False, ("swap",)), ("scale", True, ("score",)), ("mask", True, ("scale",)),
+        ("conv", False, ("mask",)), ("clamp", True, ("conv",)), ("read", False, ("conv",)),
+    )  # fmt: skip
+    measured = {"bias": 5.0, "mask": 2.0, "conv": 1.0}
+    clock = Clock(facts, Times(10.0, {"unit": 9.0}, "measured", 1, layers=measured, others={"unit": 0.6}))
+    assert {name: clock.layer(name).group for name in facts.layers} == {
+        **dict.fromkeys(("product", "bias"), Group(("product", "bias"), 5.0)),
+        **dict.fromkeys(("score", "scale", "mask"), Group(("score", "scale", "mask"), 2.0)),
+        **dict.fromkeys(("conv", "clamp"), Group(("conv", "clamp"), 1.0)),
+        **dict.fromkeys(("split", "swap", "read"), Group(("split", "swap", "read"), 0.6)),
+    }
+
+
 def test_an_activation_is_measured_with_the_layer_before_it() -> None:
     facts = chain_facts(("conv", False, ()), ("relu", True, ("conv",)), ("pool", False, ("relu",)))
     clock = Clock(facts, Times(10.0, {"unit": 9.0}, "measured", 1, layers={"conv": 6.0, "pool": 2.0}))

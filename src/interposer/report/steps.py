@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from interposer.report.facts import Facts
 
-__all__ = ["leading_layers"]
+__all__ = ["fused_layers", "leading_layers"]
 
 
 def leading_layers(facts: Facts, layers: Sequence[str], measured: Collection[str]) -> dict[str, str]:
@@ -21,52 +21,96 @@ def leading_layers(facts: Facts, layers: Sequence[str], measured: Collection[str
         layers: the names of the layers of one running layer, in running order.
         measured: the names of those after which a step is named; at least one.
     """
-    order = {name: number for number, name in enumerate(layers)}
-    producers = {name: _producers(facts, name, order) for name in layers}
-    consumers: dict[str, list[str]] = {name: [] for name in layers}
-    for name, before in producers.items():
-        for producer in before:
-            consumers[producer].append(name)
-    return {name: _leader(facts, name, producers, consumers, measured, order) for name in layers}
+    unit = _Unit(facts, layers, measured)
+    return {name: unit.leader(name) for name in layers}
 
 
-def _producers(facts: Facts, name: str, order: Mapping[str, int]) -> list[str]:
-    """Return the names of the layers that compute inputs of a layer, the last one first; only those in `order`."""
-    layer_facts = facts.layers.get(name)
-    names = [tensor.layer for tensor in layer_facts.inputs if tensor.layer in order] if layer_facts is not None else []
-    return sorted(dict.fromkeys(names), key=lambda producer: order[producer], reverse=True)
+def fused_layers(facts: Facts, layers: Sequence[str], measured: Collection[str]) -> dict[str, str]:
+    """Return the layer after which a step is named for each layer that this step surely computes too.
+
+    It is for backends that also have steps with names of their own, in which layers without a step may be computed. A
+    step surely computes the pointwise layers that follow the layer that it is named after, as an activation follows a
+    convolution. If it is named after a pointwise layer, as a step is that was fused up to a sum, it also computes the
+    layers before that whose results only this layer takes, directly or through other pointwise layers.
+
+    Args:
+        facts: has the layers with the producers of their inputs.
+        layers: the names of the layers of one running layer, in running order.
+        measured: the names of those after which a step is named.
+    """
+    unit = _Unit(facts, layers, measured)
+    leaders = {name: unit.measured_before(name) or unit.measured_after(name) for name in layers}
+    return {name: leader for name, leader in leaders.items() if leader is not None}
 
 
-def _leader(
-    facts: Facts,
-    name: str,
-    producers: Mapping[str, Sequence[str]],
-    consumers: Mapping[str, Sequence[str]],
-    measured: Collection[str],
-    order: Mapping[str, int],
-) -> str:
-    first_layer = name
-    while first_layer not in measured and facts.layers[first_layer].pointwise and producers[first_layer]:
-        first_layer = producers[first_layer][0]
-    if first_layer in measured:
+class _Unit:
+    """The layers of one running layer, with their neighbours in it; some are those after which steps are named."""
+
+    def __init__(self, facts: Facts, layers: Sequence[str], measured: Collection[str]) -> None:
+        self._facts, self._measured = facts, measured
+        self._order = {name: number for number, name in enumerate(layers)}
+        self._producers = {name: self._producers_of(name) for name in layers}
+        self._consumers: dict[str, list[str]] = {name: [] for name in layers}
+        for name, producers in self._producers.items():
+            for producer in producers:
+                self._consumers[producer].append(name)
+
+    def _producers_of(self, name: str) -> list[str]:
+        """Return the names of the layers of the unit that compute inputs of a layer, the last one first."""
+        layer_facts = self._facts.layers.get(name)
+        inputs = () if layer_facts is None else layer_facts.inputs
+        names = dict.fromkeys(tensor.layer for tensor in inputs if tensor.layer in self._order)
+        return sorted(names, key=lambda producer: self._order[producer], reverse=True)
+
+    def leader(self, name: str) -> str:
+        """Return the layer after which the step of a layer is named, or the one of the nearest step."""
+        first_layer = self._first_of_chain(name)
+        if first_layer in self._measured:
+            return first_layer
+        layers_after = self._reached(first_layer, self._consumers)
+        layers_before = self._reached(name, self._producers)
+        if layers_after:
+            return min(layers_after, key=lambda reached: self._order[reached])
+        if layers_before:
+            return max(layers_before, key=lambda reached: self._order[reached])
+        return min(self._measured, key=lambda candidate: abs(self._order[candidate] - self._order[name]))
+
+    def measured_before(self, name: str) -> str | None:
+        """Return the measured layer that a layer is, or after which there are only pointwise layers up to it."""
+        first_layer = self._first_of_chain(name)
+        return first_layer if first_layer in self._measured else None
+
+    def measured_after(self, name: str) -> str | None:
+        """Return the measured layer that alone takes the results of a layer, through pointwise layers; None without."""
+        last_layer = name
+        while last_layer not in self._measured:
+            consumers = self._consumers[last_layer]
+            if len(consumers) != 1 or not self._facts.layers[consumers[0]].pointwise:
+                return None
+            last_layer = consumers[0]
+        return last_layer
+
+    def _first_of_chain(self, name: str) -> str:
+        """Return the layer before a chain of pointwise layers that ends with a layer, or a measured layer in it."""
+        first_layer = name
+        while (
+            first_layer not in self._measured
+            and self._facts.layers[first_layer].pointwise
+            and self._producers[first_layer]
+        ):
+            first_layer = self._producers[first_layer][0]
         return first_layer
-    layers_after = [reached for reached in _reached(first_layer, consumers, measured) if reached in measured]
-    layers_before = [reached for reached in _reached(name, producers, measured) if reached in measured]
-    if layers_after:
-        return min(layers_after, key=lambda reached: order[reached])
-    if layers_before:
-        return max(layers_before, key=lambda reached: order[reached])
-    return min(measured, key=lambda candidate: abs(order[candidate] - order[name]))
 
+    def _reached(self, start: str, neighbours: Mapping[str, Sequence[str]]) -> list[str]:
+        """Return the measured layers that are reached from a layer, without going beyond measured ones."""
+        return [name for name in self._walk(start, neighbours) if name in self._measured]
 
-def _reached(start: str, neighbours: Mapping[str, Sequence[str]], measured: Collection[str]) -> Iterator[str]:
-    """Yield the layers that are reached from a layer, without going beyond measured ones."""
-    stack, visited_layers = [start], {start}
-    while stack:
-        name = stack.pop()
-        yield name
-        following_layers = (
-            [] if name in measured else [neighbour for neighbour in neighbours[name] if neighbour not in visited_layers]
-        )
-        visited_layers.update(following_layers)
-        stack += following_layers
+    def _walk(self, start: str, neighbours: Mapping[str, Sequence[str]]) -> Iterator[str]:
+        stack, visited_layers = [start], {start}
+        while stack:
+            name = stack.pop()
+            yield name
+            following_layers = [] if name in self._measured else neighbours[name]
+            new_layers = [neighbour for neighbour in following_layers if neighbour not in visited_layers]
+            visited_layers.update(new_layers)
+            stack += new_layers

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from interposer.core.records import dataclass
 from interposer.report.facts import OPERATIONS_PER_BYTE, Facts, Part
-from interposer.report.steps import leading_layers
+from interposer.report.steps import fused_layers, leading_layers
 
 __all__ = ["BASIS", "Clock", "Group", "Time", "Times", "time_text"]
 
@@ -139,18 +139,14 @@ class Clock:
         measured_names = {name for name in layers if name in times.layers} if len(layers) > 1 else set()
         if not measured_names:
             return dict.fromkeys(layers, Group(tuple(layers), self._unit_time(unit)))
-        if times.others.get(unit):  # steps that are named after no layer computed the other layers
-            unmeasured_group = Group(tuple(name for name in layers if name not in measured_names), times.others[unit])
-            return {
-                name: Group((name,), times.layers[name]) if name in measured_names else unmeasured_group
-                for name in layers
-            }
-        leaders = leading_layers(self._facts, layers, measured_names)
+        leaders_of = fused_layers if times.others.get(unit) else leading_layers
+        leaders = leaders_of(self._facts, layers, measured_names)
         members: dict[str, list[str]] = {}
-        for name in layers:
-            members.setdefault(leaders[name], []).append(name)
+        for name, leader in leaders.items():
+            members.setdefault(leader, []).append(name)
         groups = {leader: Group(tuple(names), times.layers[leader]) for leader, names in members.items()}
-        return {name: groups[leaders[name]] for name in layers}
+        other_steps = Group(tuple(name for name in layers if name not in leaders), times.others.get(unit, 0.0))
+        return {name: groups[leaders[name]] if name in leaders else other_steps for name in layers}
 
     def _unit_time(self, unit: str) -> float:
         """Return the measured milliseconds of a running layer; 0 if it did not run, as in a branch not taken."""
