@@ -42,8 +42,8 @@ TEST_P(ThresholdKernel, finds_the_least_sums_of_each_distance) {
   for (int width : {4, 16, 64}) {
     const ThresholdRules rules = random_rules(random);
     Guarded<int32_t> thresholds(kDistances.count * width);
-    Guarded<double> closest(width);
-    threshold_kernels_for(isa()).find(rules, width, kDistances, thresholds.data(), closest.data());
+    ThresholdGaps gaps;
+    threshold_kernels_for(isa()).find(rules, width, kDistances, thresholds.data(), gaps);
     for (int64_t n = 0; n < thresholds.size(); ++n)
       ASSERT_EQ(thresholds[n], searched(rules, int(n % width), n / width))
           << describe("width", width, "row", n / width, "column", n % width);
@@ -57,48 +57,46 @@ TEST_P(ThresholdKernel, says_that_a_tie_is_close_to_an_integer) {
   std::fill_n(rules.reach, kThresholdColumns, 1000.0);
   rules.shift[1] = 0.125;
   Guarded<int32_t> thresholds(kDistances.count * 4);
-  Guarded<double> closest(4);
-  threshold_kernels_for(isa()).find(rules, 4, kDistances, thresholds.data(), closest.data());
-  EXPECT_EQ(closest[0], 0);
-  EXPECT_EQ(closest[1], 0.25);
+  ThresholdGaps gaps;
+  threshold_kernels_for(isa()).find(rules, 4, kDistances, thresholds.data(), gaps);
+  for (int positive = 0; positive < 2; ++positive) {
+    EXPECT_EQ(gaps.least[positive][0], 0);
+    EXPECT_EQ(gaps.most[positive][0], 0);
+    EXPECT_EQ(gaps.least[positive][1], 0.25);
+    EXPECT_EQ(gaps.most[positive][1], 0.25);
+  }
 }
 
 TEST_P(ThresholdKernel, moves_thresholds_by_a_first_rounding) {
   ThresholdRules rules{};
   rules.slope[0] = rules.inverse[0] = 1, rules.reach[0] = 1000, rules.rest[0] = 0.25;
   Guarded<int32_t> thresholds(kDistances.count);
-  Guarded<double> closest(1);
-  threshold_kernels_for(isa()).find(rules, 1, kDistances, thresholds.data(), closest.data());
+  ThresholdGaps gaps;
+  threshold_kernels_for(isa()).find(rules, 1, kDistances, thresholds.data(), gaps);
   for (int64_t n = 0; n < kDistances.count; ++n) {
     const double distance = double(kDistances.first + n);
     ASSERT_EQ(thresholds[n], std::ceil(distance - 0.5 + (distance > 0 ? -0.25 : 0.25))) << "distance " << distance;
   }
 }
 
-TEST_P(ThresholdKernel, narrows_the_terms_that_yield_all_thresholds) {
+TEST_P(ThresholdKernel, writes_the_gaps_of_distances_by_their_sign) {
   Random random;
-  for (bool to_even : {false, true}) {
-    const int width = 16;
-    ThresholdRules rules = random_rules(random);
-    std::fill_n(rules.shift, kThresholdColumns, 0.0);
-    Guarded<int32_t> thresholds(kDistances.count * width);
-    Guarded<double> closest(width);
-    Guarded<double> least(width, to_even ? -1e300 : 0), most(width, to_even ? 1e300 : 1);
-    const ThresholdKernels& kernels = threshold_kernels_for(isa());
-    kernels.find(rules, width, kDistances, thresholds.data(), closest.data());
-    kernels.narrow(rules, width, kDistances, thresholds.data(), to_even, least.data(), most.data());
-    for (int c = 0; c < width; ++c) {
-      const double own = to_even ? 0 : 0.5;
-      EXPECT_LE(least[c], own) << "column " << c;
-      EXPECT_GE(most[c], own) << "column " << c;
-      const double term = (std::max(least[c], own - 1) + std::min(most[c], own + 1)) / 2;
-      for (int64_t sum = -int64_t(rules.reach[c]); sum <= int64_t(rules.reach[c]); ++sum) {
-        const double real = double(sum) * rules.slope[c];
-        const double found = to_even ? std::nearbyint(real + term) : std::trunc(real + std::copysign(term, real));
-        const double bound = double(kDistances.first + kDistances.count);
-        if (std::fabs(found) < std::min(bound, -double(kDistances.first)))
-          ASSERT_EQ(found, distance(rules, c, sum)) << describe("even", int(to_even), "column", c, "sum", sum);
-      }
+  const int width = 16;
+  const ThresholdRules rules = random_rules(random);
+  Guarded<int32_t> thresholds(kDistances.count * width);
+  ThresholdGaps gaps;
+  threshold_kernels_for(isa()).find(rules, width, kDistances, thresholds.data(), gaps);
+  for (int c = 0; c < width; ++c) {
+    double least[2] = {kNoGap, kNoGap}, most[2] = {-kNoGap, -kNoGap};
+    for (int64_t row = 0; row < kDistances.count; ++row) {
+      const double distance = double(kDistances.first + row), real = (distance - 0.5 - rules.shift[c]) / rules.slope[c];
+      const double gap =
+          double(thresholds[row * width + c]) - std::clamp(real, -rules.reach[c] - 0.5, rules.reach[c] + 0.5);
+      least[distance > 0] = std::min(least[distance > 0], gap), most[distance > 0] = std::max(most[distance > 0], gap);
+    }
+    for (int positive = 0; positive < 2; ++positive) {
+      EXPECT_NEAR(gaps.least[positive][c], least[positive], 1e-9) << describe("column", c, "positive", positive);
+      EXPECT_NEAR(gaps.most[positive][c], most[positive], 1e-9) << describe("column", c, "positive", positive);
     }
   }
 }

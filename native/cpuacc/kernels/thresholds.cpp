@@ -1,45 +1,34 @@
 #include "cpuacc/kernels/thresholds.hpp"
 
-#include <math.h>
-
 namespace cpuacc::ISA_NS {
 namespace {
 
-void find(const ThresholdRules& rules, int width, Distances distances, int32_t* thresholds, double* closest) {
-  for (int c = 0; c < width; ++c) closest[c] = 1;
+/// Find the thresholds of consecutive distances of one sign: `sign` is -1 for positive ones and 1 for others.
+void find(const ThresholdRules& rules, int width, Distances distances, double sign, int32_t* thresholds, double* least,
+          double* most) {
   for (int64_t row = 0; row < distances.count; ++row, thresholds += width) {
-    const int64_t distance = distances.first + row;
-    const double middle = double(distance) - 0.5, sign = distance > 0 ? -1 : 1;
+    const double middle = double(distances.first + row) - 0.5;
     for (int c = 0; c < width; ++c) {
       const double real = ((middle - rules.shift[c]) + sign * rules.rest[c]) * rules.inverse[c];
       const double low = -rules.reach[c] - 0.5, high = rules.reach[c] + 0.5;
       const double above = real < low ? low : real, within = above > high ? high : above;
       const double nearest = (within + 0x1.8p52) - 0x1.8p52;  // rounded to an integer
-      const double away = fabs(within - nearest);
-      thresholds[c] = int32_t(within > nearest ? nearest + 1 : nearest);
-      closest[c] = away < closest[c] ? away : closest[c];
+      const double threshold = within > nearest ? nearest + 1 : nearest, gap = threshold - within;
+      thresholds[c] = int32_t(threshold);
+      least[c] = gap < least[c] ? gap : least[c];
+      most[c] = gap > most[c] ? gap : most[c];
     }
   }
 }
 
-/// The range of a term: `least` is raised and `most` lowered where `inside`.
-inline __attribute__((always_inline)) void narrow(bool inside, double low, double high, double& least, double& most) {
-  least = inside && low > least ? low : least;
-  most = inside && high < most ? high : most;
-}
-
-void narrow(const ThresholdRules& rules, int width, Distances distances, const int32_t* thresholds, bool to_even,
-            double* least, double* most) {
-  for (int64_t row = 0; row < distances.count; ++row, thresholds += width) {
-    const int64_t distance = distances.first + row;
-    const double half = to_even ? 0.5 : 0, own = double(distance) - half, previous = double(distance - 1);
-    const bool up = to_even || distance > 0;  // truncation of negative results rounds up
-    for (int c = 0; c < width; ++c) {
-      const double sum = thresholds[c], at = sum * rules.slope[c], before = (sum - 1) * rules.slope[c];
-      const bool inside = sum > -rules.reach[c] && sum <= rules.reach[c];
-      narrow(inside, up ? own - at : before - previous, up ? own - before : at - previous, least[c], most[c]);
-    }
-  }
+void find(const ThresholdRules& rules, int width, Distances distances, int32_t* thresholds, ThresholdGaps& gaps) {
+  for (int positive = 0; positive < 2; ++positive)
+    for (int c = 0; c < width; ++c) gaps.least[positive][c] = kNoGap, gaps.most[positive][c] = -kNoGap;
+  const int64_t end = distances.first + distances.count;
+  const int64_t first = distances.first > 1 ? distances.first : end < 1 ? end : 1;  // positive distance, or the end
+  const int64_t others = first - distances.first;
+  find(rules, width, {distances.first, others}, 1, thresholds, gaps.least[0], gaps.most[0]);
+  find(rules, width, {first, end - first}, -1, thresholds + others * width, gaps.least[1], gaps.most[1]);
 }
 
 void neighbours(const ThresholdRules& rules, int width, const int32_t* thresholds, uint8_t code, int32_t* before,
@@ -64,6 +53,6 @@ bool is_within(const uint8_t* before, const uint8_t* at, const uint8_t* most, co
 
 }  // namespace
 
-extern const ThresholdKernels threshold_kernels = {find, narrow, neighbours, is_within};
+extern const ThresholdKernels threshold_kernels = {find, neighbours, is_within};
 
 }  // namespace cpuacc::ISA_NS

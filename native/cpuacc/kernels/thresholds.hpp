@@ -26,13 +26,19 @@ struct Distances {
   int64_t first, count;
 };
 
+constexpr double kNoGap = 1e300;
+
+/// The range of the thresholds of each column minus the real ones, which are no integers: of distances that are not
+/// positive, and of positive ones. Without such distances, it is from kNoGap to -kNoGap. The gap of a distance that all
+/// possible sums reach, or none, is 0.5, as if the real threshold was half a sum beyond them.
+struct ThresholdGaps {
+  double least[2][kThresholdColumns], most[2][kThresholdColumns];
+};
+
 struct ThresholdKernels {
-  /// Write the thresholds of `width` channels to each row, and how close the real thresholds of a channel are to an
-  /// integer. Where this is less than rounding errors, its thresholds may be wrong.
-  void (*find)(const ThresholdRules& rules, int width, Distances distances, int32_t* thresholds, double* closest);
-  /// Narrow the range of the term with which truncation, or rounding half to even, yields the thresholds.
-  void (*narrow)(const ThresholdRules& rules, int width, Distances distances, const int32_t* thresholds, bool to_even,
-                 double* least, double* most);
+  /// Write the thresholds of `width` channels to each row, and their gaps to the real thresholds. If a gap is as close
+  /// to 0 or 1 as rounding errors, thresholds of the channel may be wrong.
+  void (*find)(const ThresholdRules& rules, int width, Distances distances, int32_t* thresholds, ThresholdGaps& gaps);
   /// Write the sums before and at the thresholds of a row, or the closest possible ones, and the range of the results:
   /// that before is at most `most`, and that at a threshold is at least `least`. `code` is the value at the thresholds.
   void (*neighbours)(const ThresholdRules& rules, int width, const int32_t* thresholds, uint8_t code, int32_t* before,

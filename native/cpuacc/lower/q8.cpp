@@ -231,12 +231,20 @@ int64_t threshold(const Q8Rounding& rule, int64_t channel, double slope, int64_t
   return sum;
 }
 
+/// The range of the term that is added before truncation, or before rounding half to even.
+struct TermRange {
+  double least, most;
+
+  void narrow(double low, double high) { least = std::max(least, low), most = std::min(most, high); }
+};
+
 /// A panel, and the thresholds of its channels in the order in which the kernel writes them.
 struct Checked {
   const Q8Panel* panel;
   int width;  // lanes
   ThresholdRules rules;
   std::unique_ptr<int32_t[]> thresholds;  // (distances, width)
+  std::unique_ptr<TermRange[]> terms;     // (2, columns): for truncation, and for rounding half to even
 };
 
 /// The panels whose channels are not all in earlier panels, without thresholds.
@@ -249,7 +257,7 @@ std::vector<Checked> checked_panels(const Q8Channels& channels, int64_t count, i
       is_new = is_new || !seen[size_t(n % count)];
       seen[size_t(n % count)] = true;
     }
-    if (is_new) checked.push_back({&panel, panel.vectors * lanes, {}, nullptr});
+    if (is_new) checked.push_back({&panel, panel.vectors * lanes, {}, nullptr, nullptr});
   }
   return checked;
 }
@@ -276,18 +284,63 @@ void set_rules(const Q8Rounding& rule, const Q8Sums& sums, Checked& checked) {
   }
 }
 
+constexpr TermRange kAnyTerm[2] = {{0, 1}, {-1e300, 1e300}};  // for truncation, and for rounding half to even
+
+/// The range of the term with which a threshold is the least sum of a distance.
+TermRange term_range(const ThresholdRules& rules, int column, int64_t distance, int64_t threshold, bool to_even) {
+  const double own = double(distance) - (to_even ? 0.5 : 0), previous = double(distance - 1);
+  const double at = double(threshold) * rules.slope[column], before = double(threshold - 1) * rules.slope[column];
+  if (to_even || distance > 0) return {own - at, own - before};
+  return {before - previous, at - previous};  // truncation of negative results rounds up
+}
+
+/// The range of the term with which all thresholds with these gaps are found: `term_range` for the largest and for the
+/// smallest gap, from which thresholds follow.
+TermRange term_range(const ThresholdRules& rules, int column, const ThresholdGaps& gaps, bool to_even) {
+  const double slope = rules.slope[column], shift = rules.shift[column], rest = rules.rest[column];
+  TermRange range = kAnyTerm[to_even];
+  for (int positive = 0; positive < 2; ++positive) {
+    const double least = gaps.least[positive][column] * slope, most = gaps.most[positive][column] * slope;
+    const double own = (to_even ? 0 : 0.5) + shift + (positive ? rest : -rest);
+    if (to_even || positive)
+      range.narrow(own - least, own - most + slope);
+    else
+      range.narrow(1 - own + most - slope, 1 - own + least);
+  }
+  return range;
+}
+
+/// Search for the thresholds of a channel with the rule itself, and narrow the ranges of its terms.
+void search_thresholds(const Q8Rounding& rule, int64_t channel, int64_t reach, Distances distances, int column,
+                       Checked& checked) {
+  for (int64_t row = 0; row < distances.count; ++row) {
+    const int64_t distance = distances.first + row;
+    const int64_t found = threshold(rule, channel, checked.rules.slope[column], reach, distance);
+    checked.thresholds[size_t(row * checked.width + column)] = int32_t(found);
+    if (found <= -reach || found > reach) continue;
+    for (int to_even = 0; to_even < 2; ++to_even) {
+      const TermRange range = term_range(checked.rules, column, distance, found, to_even);
+      checked.terms[size_t(to_even * kThresholdColumns + column)].narrow(range.least, range.most);
+    }
+  }
+}
+
 void find_thresholds(const ThresholdKernels& kernels, const Q8Rounding& rule, const Q8Sums& sums, Distances distances,
                      Checked& checked) {
-  double closest[kThresholdColumns];
+  ThresholdGaps gaps;
   set_rules(rule, sums, checked);
   checked.thresholds.reset(new int32_t[size_t(distances.count * checked.width)]);
-  kernels.find(checked.rules, checked.width, distances, checked.thresholds.get(), closest);
+  checked.terms.reset(new TermRange[2 * kThresholdColumns]);
+  kernels.find(checked.rules, checked.width, distances, checked.thresholds.get(), gaps);
   for (int n = 0; n < checked.panel->channels; ++n) {
-    if (closest[n] > tolerance(checked.rules, n)) continue;
     const int64_t channel = (checked.panel->first + n) % sums.count();
-    for (int64_t row = 0; row < distances.count; ++row)
-      checked.thresholds[size_t(row * checked.width + n)] =
-          int32_t(threshold(rule, channel, checked.rules.slope[n], reach_of(sums, channel), distances.first + row));
+    const double least = std::min(gaps.least[0][n], gaps.least[1][n]),
+                 most = std::max(gaps.most[0][n], gaps.most[1][n]);
+    const bool is_certain = std::min(least, 1 - most) > tolerance(checked.rules, n);
+    for (int to_even = 0; to_even < 2; ++to_even)
+      checked.terms[size_t(to_even * kThresholdColumns + n)] =
+          is_certain ? term_range(checked.rules, n, gaps, to_even) : kAnyTerm[to_even];
+    if (!is_certain) search_thresholds(rule, channel, reach_of(sums, channel), distances, n, checked);
   }
 }
 
@@ -370,21 +423,17 @@ bool is_exact(const GemmQ8Kernels& kernels, const ThresholdKernels& of_threshold
 
 /// The terms of all channels that are added before rounding, half to even or half away from zero; empty if a channel
 /// has none that makes it exact.
-std::vector<double> chosen_halves(const ThresholdKernels& kernels, const std::vector<Checked>& panels, int64_t count,
-                                  Distances distances, bool to_even) {
+std::vector<double> chosen_halves(const std::vector<Checked>& panels, int64_t count, bool to_even) {
   std::vector<double> halves(panels.empty() ? 0 : size_t(count));
-  double least[kThresholdColumns], most[kThresholdColumns];
   for (const Checked& checked : panels) {
     const ThresholdRules& rules = checked.rules;
-    std::fill_n(least, kThresholdColumns, to_even ? -1e300 : 0);
-    std::fill_n(most, kThresholdColumns, to_even ? 1e300 : 1);
-    kernels.narrow(rules, checked.width, distances, checked.thresholds.get(), to_even, least, most);
     for (int n = 0; n < checked.panel->channels; ++n) {
-      if (to_even ? least[n] > most[n] : least[n] >= most[n]) return {};
+      const auto [least, most] = checked.terms[size_t(to_even ? kThresholdColumns + n : n)];
+      if (to_even ? least > most : least >= most) return {};
       const double own = rules.shift[n], step = rules.slope[n];
       halves[size_t((checked.panel->first + n) % count)] =
-          to_even ? (std::max(least[n], own - step / 2) + std::min(most[n], own + step / 2)) / 2
-                  : least[n] + std::min((most[n] - least[n]) / 2, 0x1p-22);
+          to_even ? (std::max(least, own - step / 2) + std::min(most, own + step / 2)) / 2
+                  : least + std::min((most - least) / 2, 0x1p-22);
     }
   }
   return halves;
@@ -441,7 +490,7 @@ Q8Requantization::Mode chosen_mode(Builder& builder, const Arrays& arrays, const
     if (to_even && rule.kind != Q8Rounding::even) continue;
     if (mode == Q8Requantization::twofold && rule.kind == Q8Rounding::fixed_point && kernels.has_shifts) continue;
     if (mode == Q8Requantization::single || mode == Q8Requantization::single_even)
-      halves[to_even] = chosen_halves(of_thresholds, panels, sums.count(), distances, to_even);
+      halves[to_even] = chosen_halves(panels, sums.count(), to_even);
     if (halves[to_even].empty()) continue;
     fill_scales(arrays, channels, rule, halves[to_even]);
     arrays.header->mode = mode;
