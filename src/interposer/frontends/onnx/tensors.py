@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 import numpy as np
 
@@ -147,11 +148,18 @@ def _from_bytes(dtype: DataType, shape: tuple[int, ...], read: Callable[[int], A
     if dtype is DataType.BOOL:
         booleans: Array = stored_bytes != 0
         return booleans.reshape(shape)
-    values = stored_bytes.view(dtype.numpy.newbyteorder("<") if dtype.numpy.kind in "iuf" else dtype.numpy)
+    values = stored_bytes.view(_stored_dtype(dtype))
     if values.nbytes >= LEAST_SHARED and values.dtype == dtype.numpy and place_of(values) is not None:
         return values.reshape(shape)  # a mapped file; copied by `core.constants.aligned` where alignment matters
-    aligned: Array = np.require(values, dtype.numpy, "A")
-    return aligned.reshape(shape)
+    if not (values.flags.aligned and values.dtype.isnative):
+        values = np.require(values, dtype.numpy, "A")
+    return values.reshape(shape)
+
+
+@cache
+def _stored_dtype(dtype: DataType) -> np.dtype[Any]:
+    """Return the type of elements as bytes of a file, which are little-endian."""
+    return dtype.numpy.newbyteorder("<") if dtype.numpy.kind in "iuf" else dtype.numpy
 
 
 def _unpacked(packed_bytes: Array, count: int, bits: int) -> Array:
