@@ -125,3 +125,18 @@ def test_a_network_that_the_caller_built_is_complete_after_its_model_is_closed()
         model(np.zeros((2, 4), np.float32))
     with ip.load(network, backends=["CpuRef"]) as model:
         assert model(np.zeros((2, 4), np.float32)).shape == (2, 4)
+
+
+@pytest.mark.needs_cpuref
+def test_weights_that_a_network_quantizes_are_released_with_its_model() -> None:
+    weights = np.random.default_rng(0).random((256, 256), np.float32)
+    network = Network("fake quantized weights")
+    info = ip.TensorInfo((256, 256), ip.DataType.INT8, ip.Quantization(0.01, 0))
+    quantized = network.add_quantize_layer(network.add_constant_layer(weights), dtype=info.dtype, outputs=info)
+    x = network.add_input_layer(0, ip.TensorInfo((256, 256)), name="x")
+    network.add_output_layer(0, network.add_addition_layer(x, network.add_dequantize_layer(quantized)), name="y")
+    with ip.load(network, ["CpuRef"]):
+        reference = weakref.ref(weights)
+    del network, quantized, x, weights
+    gc.collect()
+    assert reference() is None

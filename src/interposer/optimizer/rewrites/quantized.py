@@ -263,9 +263,9 @@ def _rule(value: Value) -> Rule | None:
     None if there is none for its operator. The function takes the operator, the layer and the info of the quantized
     output.
     """
-    op = value.producer.op
+    op, count = value.producer.op, len(value.producer.inputs)
     rule = _RULE_OF_KIND[type(op)]
-    return _weighted if rule is None and _is_weighted(op, len(value.producer.inputs)) else rule
+    return _weighted if rule is None and count in (2, 3) and _is_weighted(op, count) else rule
 
 
 class _RuleOfKind(dict[type[Op], Rule | None]):
@@ -281,8 +281,11 @@ _RULE_OF_KIND: Final = _RuleOfKind()
 
 @lru_cache
 def _is_weighted(op: Op, count: int) -> bool:
-    """Return True if an operator multiplies its first operand by its second one, the weights, and adds a bias."""
-    if count not in (2, 3) or len(op.operands) < count:
+    """Return True if an operator multiplies its first operand by its second one, the weights, and adds a bias.
+
+    `count` is the number of inputs, 2 or 3. The cache retains the operators, so it must not be asked about constants.
+    """
+    if len(op.operands) < count:
         return False
     roles = [op.role(index) for index in range(count)]
     if roles not in ([Role.DATA, Role.WEIGHTS], [Role.DATA, Role.WEIGHTS, Role.BIAS]):
