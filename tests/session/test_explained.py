@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -331,6 +332,16 @@ def test_beside_steps_of_no_layer_a_step_still_has_the_layers_that_are_fused_int
         **dict.fromkeys(("conv", "clamp"), Group(("conv", "clamp"), 1.0)),
         **dict.fromkeys(("split", "swap", "read"), Group(("split", "swap", "read"), 0.6)),
     }
+
+
+def test_a_layer_whose_results_are_also_read_outside_of_its_unit_is_not_fused_into_a_later_step() -> None:
+    facts = chain_facts(("product", False, ()), ("bias", True, ("product",)), ("copy", False, ("product",)))
+    inside = {"product": ("unit",), "bias": ("unit",), "copy": ("other",)}
+    times = Times(10.0, {"unit": 9.0, "other": 1.0}, "measured", 1, layers={"bias": 5.0}, others={"unit": 3.0})
+    clock = Clock(replace(facts, units=inside), times)
+    assert [clock.layer(name).ms for name in facts.layers] == [3.0, 5.0, 1.0]
+    is_output = replace(facts, units=inside, outputs=(Tensor("y", "y", "", "", 4, layer="bias"),))
+    assert is_output.readers == {"product": ["bias", "copy"], "bias": [""], "copy": []}
 
 
 def test_an_activation_is_measured_with_the_layer_before_it() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, field
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -116,6 +117,17 @@ class Facts:
     outputs: tuple[Tensor, ...] = ()
     parts: tuple[Part, ...] = ()
     units: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def readers(self) -> Mapping[str, list[str]]:
+        """The names of the layers that read results of each layer, by its name; "" for an output of the network."""
+        readers: dict[str, list[str]] = {name: [] for name in self.layers}
+        for layer in (*self.layers.values(), *self.hosted):
+            for producer in dict.fromkeys(tensor.layer for tensor in layer.inputs):
+                readers.setdefault(producer, []).append(layer.name)
+        for tensor in self.outputs:
+            readers.setdefault(tensor.layer, []).append("")
+        return readers
 
 
 def facts_of(graph: Graph, divided: Graph, names: Collection[str], crossings: Sequence[Crossing]) -> Facts:

@@ -84,10 +84,10 @@ class _Unit:
         """Return the measured layer that alone takes the results of a layer, through pointwise layers; None without."""
         last_layer = name
         while last_layer not in self._measured:
-            consumers = self._consumers[last_layer]
-            if len(consumers) != 1 or not self._facts.layers[consumers[0]].pointwise:
+            readers = self._facts.readers[last_layer]
+            if len(readers) != 1 or readers[0] not in self._order or not self._facts.layers[readers[0]].pointwise:
                 return None
-            last_layer = consumers[0]
+            last_layer = readers[0]
         return last_layer
 
     def _first_of_chain(self, name: str) -> str:
