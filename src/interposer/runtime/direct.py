@@ -198,10 +198,9 @@ class CopyingCall:
     """
 
     def __init__(self, bindings: Bindings, inputs: Sequence[int], sources: Sequence[int | Array]) -> None:
-        self._sources = sources
+        self._sources: Sequence[int | Array] | None = sources  # None after `close`
         self._names = [bindings.inputs[binding].name for binding in inputs]
         self._expected = [(bindings.inputs[binding].shape, bindings.inputs[binding].dtype) for binding in inputs]
-        self._is_closed = False
 
     def run(self, inputs: Any, outputs: Any) -> list[Array] | None:
         """Copy inputs and constants; return None without a copy as `Runtime.direct_call` does, or for given outputs."""
@@ -211,13 +210,14 @@ class CopyingCall:
         for array, (shape, dtype) in zip(inputs, self._expected, strict=True):
             if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
                 return None
-        if self._is_closed:
+        sources = self._sources
+        if sources is None:
             return None
-        return [(inputs[source] if isinstance(source, int) else source).copy() for source in self._sources]
+        return [(inputs[source] if isinstance(source, int) else source).copy() for source in sources]
 
     def close(self) -> None:
-        """Prevent further calls."""
-        self._is_closed = True
+        """Prevent further calls, and release the constants."""
+        self._sources = None
 
 
 class StatefulCall:
