@@ -99,7 +99,8 @@ std::optional<WideScales> wide_scales_of(const WideRequantization& requantizatio
     scales.shifts = padded_array(int32_t(0), [&](int64_t n) { return from.shifts[n]; });
     return scales;
   }
-  const bool fits = !bias || std::all_of(bias, bias + channels, [](int64_t x) { return std::abs(x) <= kMostBias; });
+  const auto is_exact = [](int64_t x) { return x >= -kMostBias && x <= kMostBias; };
+  const bool fits = !bias || std::all_of(bias, bias + channels, is_exact);
   if (from.kind != WideRequantization::wide_fixed_point || !fits) return std::nullopt;
   scales.real_bias = padded_array(0.0, [&](int64_t n) { return bias ? bias[n] : 0; });
   scales.ratios =
