@@ -228,7 +228,8 @@ def _measured(
     """Load the candidates, run and time each of them in turns, close them, and return their measurements in order.
 
     Args:
-        chosen: the backend ids of each candidate; the last one is loaded first, and its results are the reference.
+        candidate_ids: the backend ids of each candidate; the last one is loaded first and its results are the
+            reference.
         plan: a placement that is measured as one more candidate, or None.
         load_model: loads a model on the given backend ids, or by a plan.
         feeds: the input arrays by name.

@@ -181,12 +181,12 @@ def _files(current_word: str, only_folders: bool = False) -> Iterator[Candidate]
 
 def _backends(current_word: str, allows_several: bool) -> Iterator[Candidate]:
     """Yield lists of ids that begin as the written one, such as ``CpuAcc,CpuRef`` for ``CpuAcc,Cpu``."""
-    chosen_ids, separator, written_id = current_word.rpartition(",") if allows_several else ("", "", current_word)
-    if allows_several and not chosen_ids and "auto".startswith(written_id):
+    other_ids, separator, written_id = current_word.rpartition(",") if allows_several else ("", "", current_word)
+    if allows_several and not other_ids and "auto".startswith(written_id):
         yield _AUTO
     for name in _ids():
-        if name.startswith(written_id) and name not in chosen_ids.split(","):
-            yield Candidate(f"{chosen_ids}{separator}{name}")
+        if name.startswith(written_id) and name not in other_ids.split(","):
+            yield Candidate(f"{other_ids}{separator}{name}")
 
 
 def _ids() -> list[str]:

@@ -90,13 +90,13 @@ def progress_line() -> Iterator[Progress]:
     if not _is_shown():
         yield progress
         return
-    has_ended = threading.Event()
-    painter = threading.Thread(target=_paint, args=(progress, has_ended), name="interposer progress", daemon=True)
+    end_event = threading.Event()
+    painter = threading.Thread(target=_paint, args=(progress, end_event), name="interposer progress", daemon=True)
     painter.start()
     try:
         yield progress
     finally:
-        has_ended.set()
+        end_event.set()
         painter.join()
         sys.stderr.write(_CLEAR)
         sys.stderr.flush()
@@ -106,12 +106,12 @@ def _is_shown() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
-def _paint(progress: Progress, has_ended: threading.Event) -> None:
-    if has_ended.wait(_FIRST):
+def _paint(progress: Progress, end_event: threading.Event) -> None:
+    if end_event.wait(_FIRST):
         return
     while True:
         columns = shutil.get_terminal_size().columns - 1
         sys.stderr.write(f"{_CLEAR}{progress.line()[:columns]}")
         sys.stderr.flush()
-        if has_ended.wait(_TICK):
+        if end_event.wait(_TICK):
             return

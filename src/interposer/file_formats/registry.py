@@ -47,7 +47,7 @@ class Formats:
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
-        self._loaded_formats: dict[str, Format | str] = {}
+        self._formats_and_reasons: dict[str, Format | str] = {}
         self._refused_records: list[FormatRecord] = []
 
     def register(self, name: str, load: Callable[[], object], source: str) -> None:
@@ -101,11 +101,11 @@ class Formats:
 
     def _format(self, name: str) -> Format | str:
         """Return a format, or the reason why it cannot be used."""
-        if name not in self._loaded_formats:
-            self._loaded_formats[name] = format_or_reason = _made(self._entries[name])
+        if name not in self._formats_and_reasons:
+            self._formats_and_reasons[name] = format_or_reason = _made(self._entries[name])
             if isinstance(format_or_reason, str):
                 _log.warning("format %r (%s) is not available: %s", name, self._entries[name].source, format_or_reason)
-        return self._loaded_formats[name]
+        return self._formats_and_reasons[name]
 
     # --- finding ------------------------------------------------------------------------------------------------------
 

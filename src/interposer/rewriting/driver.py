@@ -228,7 +228,7 @@ def _remember(descriptions: Mapping[Layer, New], stand_ins: Iterable[Value], era
     Args:
         descriptions: the new layers, each with its description.
         stand_ins: the values that replace the outputs of the rewritten layer.
-        erased: the erased layers.
+        erased_layers: the erased layers.
     """
     _note_made(descriptions)
     claimed_layers = {new.like for new in descriptions.values()}

@@ -529,9 +529,9 @@ class _OwnHandles(TensorHandleFactory):
         """Return a handle for a tensor with this info, which the backend's workload factory creates."""
         return self._factory.create_tensor_handle(info)
 
-    def new_handle(self, info: TensorInfo, layout: DataLayout | None, is_managed: bool) -> TensorHandle:
+    def new_handle(self, info: TensorInfo, layout: DataLayout | None, managed: bool) -> TensorHandle:
         """Return a handle that the backend's workload factory creates for a tensor with these properties."""
-        return self._factory.new_handle(info, layout, is_managed)
+        return self._factory.new_handle(info, layout, managed)
 
 
 def _layout_of(value: Value) -> DataLayout | None:

@@ -58,7 +58,7 @@ class Admission:
         self._readers: set[Holding] = set()
         self._lock = threading.Lock()
         self.discards = 0
-        self._last_release = 0.0
+        self._released_at = 0.0
         self.turn = asyncio.Lock()
 
     @property
@@ -159,8 +159,8 @@ class Admission:
         with self._lock:
             self._release(holding)
         now = time.monotonic()
-        if is_large and now - self._last_release > _WINDOW:  # the C library keeps freed memory between blocks in use
-            self._last_release = now
+        if is_large and now - self._released_at > _WINDOW:  # the C library keeps freed memory between blocks in use
+            self._released_at = now
             asyncio.get_running_loop().run_in_executor(None, give_back_memory)
 
     def give_back(self, holding: Holding, size: int) -> None:

@@ -340,7 +340,7 @@ def _ratio(evidence: Evidence, a: Array, b: Array, plain: Array) -> float | None
     There must be at least three different expected values other than 0.
 
     Args:
-        e: the wrong result, for its type and tolerance.
+        evidence: the wrong result, for its type and tolerance.
         a: the results as float64, without the zero point.
         b: the expected results in the same form.
         plain: True for the elements to judge.

@@ -139,8 +139,8 @@ def processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
-    name_and_value = (line.partition(":") for line in lines)
-    fields = {name.strip(): value.strip() for name, _, value in name_and_value}
+    divided_lines = (line.partition(":") for line in lines)
+    fields = {name.strip(): value.strip() for name, _, value in divided_lines}
     features = fields.get("flags", fields.get("Features", ""))
     name = fields.get("model name", fields.get("CPU part", platform.machine()))
     return f"{name} with {hashlib.sha256(features.encode()).hexdigest()[:12]}"

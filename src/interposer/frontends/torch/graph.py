@@ -494,10 +494,10 @@ def _bytes(source: Source) -> int:
     return int(source.tensor.nbytes) if isinstance(source, Weight) and source.tensor.layout is torch.strided else 0
 
 
-def _flat(nested_list: Any) -> list[Any]:
-    if isinstance(nested_list, list | tuple):
-        return [leaf for element in nested_list for leaf in _flat(element)]
-    return [nested_list]
+def _flat(tree: Any) -> list[Any]:
+    if isinstance(tree, list | tuple):
+        return [leaf for branch in tree for leaf in _flat(branch)]
+    return [tree]
 
 
 def _is_complex(node: Any) -> bool:

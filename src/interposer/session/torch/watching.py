@@ -65,13 +65,11 @@ class Watch:
     def changed(self, tensor: Any) -> bool:
         """Return True if PyTorch has counted a change of one of the tensors, or if it has no version and differs."""
         facts = zip(self._counted_tensors, self._addresses, self._versions, strict=True)
-        is_counted_changed = (
+        changes = (
             counted_tensor is tensor and (counted_tensor.data_ptr() != address or counted_tensor._version != version)
             for counted_tensor, address, version in facts
         )
-        return any(is_counted_changed) or any(
-            snapshot[0] is tensor and _differs(*snapshot) for snapshot in self._unversioned
-        )
+        return any(changes) or any(snapshot[0] is tensor and _differs(*snapshot) for snapshot in self._unversioned)
 
 
 def _differs(tensor: Any, address: int, content: Any) -> bool:

@@ -431,7 +431,7 @@ class _Gatekeeper:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._watched_events: list[tuple[Event, Callable[[int], None]]] = []
+        self._events_and_calls: list[tuple[Event, Callable[[int], None]]] = []
         self._thread: threading.Thread | None = None
         self._alarm = -1
 
@@ -442,14 +442,14 @@ class _Gatekeeper:
                 self._alarm = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
                 self._thread = threading.Thread(target=self._serve, name="interposer-gates", daemon=True)
                 self._thread.start()
-            self._watched_events.append((event, open_gate))
+            self._events_and_calls.append((event, open_gate))
             os.eventfd_write(self._alarm, 1)
 
     def _serve(self) -> None:
         while True:
             _drain(self._alarm)
             with self._lock:
-                watched_pairs = list(self._watched_events)
+                watched_pairs = list(self._events_and_calls)
             poll = select.poll()
             poll.register(self._alarm, select.POLLIN)
             for descriptor in {
@@ -458,20 +458,20 @@ class _Gatekeeper:
                 poll.register(descriptor, select.POLLIN)
             del watched_pairs
             if not self._open_all():
-                poll.poll(1000 * _SLICE if self._watched_events else None)  # others may have emptied a descriptor
+                poll.poll(1000 * _SLICE if self._events_and_calls else None)  # others may have emptied a descriptor
 
     def _open_all(self) -> bool:
         """Open the gates of all events that are over; return True if there were some."""
         with self._lock:
-            done_pairs = [pair for pair in self._watched_events if pair[0].done()]
-            self._watched_events = [pair for pair in self._watched_events if pair not in done_pairs]
+            done_pairs = [pair for pair in self._events_and_calls if pair[0].done()]
+            self._events_and_calls = [pair for pair in self._events_and_calls if pair not in done_pairs]
         for event, open_gate in done_pairs:
             open_gate(abi.OK if event.error() is None else abi.SKIPPED)
         return bool(done_pairs)
 
     def after_fork(self) -> None:
         """Forget, in a child process, the thread and the events of the parent."""
-        self._lock, self._watched_events, self._thread = threading.Lock(), [], None
+        self._lock, self._events_and_calls, self._thread = threading.Lock(), [], None
 
 
 def _open_descriptor(event: Event) -> int | None:
