@@ -169,7 +169,10 @@ struct Depthwise : Wide {
 
   /// Whether rows of the image are copied: input channels are not adjacent, or repeated for several filters.
   bool copies() const { return outputs != channels || from.c != 1; }
-  int64_t copied_rows() const { return copies() ? rows.places.back() - rows.places.front() + 1 : 0; }
+  /// As many as the window spans, or as there are: padding may let a window span more.
+  int64_t copied_rows() const {
+    return copies() ? std::min(rows.places.back() - rows.places.front() + 1, rows.extent) : 0;
+  }
   int64_t pixel_step() const { return copies() ? outputs : from.w; }
 
   uint64_t scratch() const {

@@ -122,6 +122,18 @@ def test_depthwise_convolutions_with_strides(filters: int, width: int) -> None:
     layers.check(layers.network.add_layer(op, *operands, outputs=output))
 
 
+@THREADS
+@pytest.mark.parametrize("dilation", [2, 5, 2000])
+def test_depthwise_convolutions_whose_window_spans_more_rows_than_the_image_has(threads: int, dilation: int) -> None:
+    layers = Layers()
+    op = DepthwiseConvolution2d(
+        dilation_y=dilation, pad_left=1, pad_right=1, pad_top=dilation, pad_bottom=dilation,
+        data_layout=DataLayout.NHWC,
+    )  # fmt: skip
+    operands = [layers.data(2, 4, 5, 16), layers.weights(1, 3, 3, 32, axis=3, dtype=np.int8)]
+    layers.check(layers.network.add_layer(op, *operands, outputs=result(2, 4, 5, 32)), threads)
+
+
 def test_depthwise_convolutions_whose_bias_has_more_than_38_bits() -> None:
     layers = Layers()
     op = DepthwiseConvolution2d(data_layout=DataLayout.NHWC)
