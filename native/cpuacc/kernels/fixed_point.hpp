@@ -23,6 +23,12 @@ CPUACC_INLINE IntVec far_fixed_point(IntVec x, IntVec multiplier, IntVec shift) 
   return right > none ? (((x + (x >> 31)) >> before_last) + 1) >> 1 : x;
 }
 
+/// Steps from a zero point as quantized values of 16 bits, clamped to their range.
+CPUACC_INLINE IntVec clamped16(IntVec steps, int32_t zero) {
+  const IntVec none = {}, low = none + (-32768 - zero), high = none + (32767 - zero);
+  return (steps < low ? low : steps > high ? high : steps) + zero;
+}
+
 /// The elements of a table at the places in the lanes.
 CPUACC_INLINE IntVec gathered(const int32_t* table, IntVec places) {
 #if defined(__AVX512F__)

@@ -51,6 +51,10 @@ CPUACC_INLINE Ints shifted_right(Ints sum, const Factors&) {
 }
 #endif
 
+/// The modes that only shift to the right; without shifts, a mode that is compiled anyway.
+constexpr int kShiftUp = kHasShifts ? Q8Requantization::shift_up : Q8Requantization::single;
+constexpr int kShiftAway = kHasShifts ? Q8Requantization::shift_away : Q8Requantization::single;
+
 /// Whether a mode only shifts to the right.
 constexpr bool only_right(int mode) {
   return mode == Q8Requantization::shift_up || mode == Q8Requantization::shift_away;
@@ -349,10 +353,8 @@ static RequantizePanel requantize_simply(bool extras, const Q8Residual& residual
 
 template <int VECTORS>
 static RequantizePanel requantize_by_shifts(Q8Requantization::Mode mode, bool extras, const Q8Residual& residual) {
-  constexpr int up = kHasShifts ? Q8Requantization::shift_up : Q8Requantization::single;
-  constexpr int away = kHasShifts ? Q8Requantization::shift_away : Q8Requantization::single;
-  return (mode == Q8Requantization::shift_up ? requantize_simply<up, VECTORS>
-                                             : requantize_simply<away, VECTORS>)(extras, residual);
+  return (mode == Q8Requantization::shift_up ? requantize_simply<kShiftUp, VECTORS>
+                                             : requantize_simply<kShiftAway, VECTORS>)(extras, residual);
 }
 
 template <int VECTORS>
@@ -661,10 +663,8 @@ static void gemv(const Q8Gemv& v, const uint8_t* from, uint8_t* out, int64_t fir
   const Q8Requantization::Mode mode = v.requantization->mode;
   auto run = mode == Q8Requantization::single_even ? gemv_of<Q8Requantization::single_even>
                                                    : gemv_of<Q8Requantization::single>;
-  if constexpr (kHasShifts) {
-    if (mode == Q8Requantization::shift_up) run = gemv_of<Q8Requantization::shift_up>;
-    if (mode == Q8Requantization::shift_away) run = gemv_of<Q8Requantization::shift_away>;
-  }
+  if (mode == Q8Requantization::shift_up) run = gemv_of<kShiftUp>;
+  if (mode == Q8Requantization::shift_away) run = gemv_of<kShiftAway>;
   run(v, from, out, first, last);
 }
 
@@ -726,14 +726,12 @@ CPUACC_INLINE void depthwise_of(const Q8Depthwise& d, const uint8_t* const* taps
 template <int ROWS, int SETS>
 static void depthwise_rows(const Q8Depthwise& d, const uint8_t* const* taps, const Q8Requantization& f,
                            uint8_t* const* out, int64_t count) {
-  constexpr int up = kHasShifts ? Q8Requantization::shift_up : Q8Requantization::single;
-  constexpr int away = kHasShifts ? Q8Requantization::shift_away : Q8Requantization::single;
   if (f.mode == Q8Requantization::single)
     depthwise_of<Q8Requantization::single, ROWS, SETS>(d, taps, f, out, count);
   else if (f.mode == Q8Requantization::shift_up)
-    depthwise_of<up, ROWS, SETS>(d, taps, f, out, count);
+    depthwise_of<kShiftUp, ROWS, SETS>(d, taps, f, out, count);
   else if (f.mode == Q8Requantization::shift_away)
-    depthwise_of<away, ROWS, SETS>(d, taps, f, out, count);
+    depthwise_of<kShiftAway, ROWS, SETS>(d, taps, f, out, count);
   else if (f.mode == Q8Requantization::single_even)
     depthwise_of<Q8Requantization::single_even, ROWS, SETS>(d, taps, f, out, count);
   else if (f.mode == Q8Requantization::twofold)
@@ -1098,9 +1096,7 @@ CPUACC_INLINE IntVec quotient(IntVec a, IntVec b, const Q16Pair& q) {
   const IntVec bit = highest_bit((dividend < none ? -2 * dividend - 1 : dividend) | 1);
   const IntVec scaled = high_product(dividend, gathered(q.inverses, divisor), 30 - bit);
   const IntVec shift = q.out.shift - highest_bit(divisor) - 30 + bit;
-  const IntVec whole = far_fixed_point(scaled, none + q.out.multiplier, shift);
-  const IntVec low = none + (-32768 - q.out.zero), high = none + (32767 - q.out.zero);
-  return (whole < low ? low : whole > high ? high : whole) + q.out.zero;
+  return clamped16(far_fixed_point(scaled, none + q.out.multiplier, shift), q.out.zero);
 }
 
 template <Q16Operation OPERATION>

@@ -271,10 +271,9 @@ CPUACC_INLINE IntVec load_lanes(const int32_t* from) {
 CPUACC_INLINE IntVec scaled_in_integers(const int32_t* sums, const WideScales& scales, int64_t channel) {
   const BitVec sum =
       reinterpret_cast<BitVec>(load_lanes(sums)) + reinterpret_cast<BitVec>(load_lanes(scales.bias + channel));
-  const IntVec whole = far_fixed_point(reinterpret_cast<IntVec>(sum), load_lanes(scales.multipliers + channel),
+  const IntVec steps = far_fixed_point(reinterpret_cast<IntVec>(sum), load_lanes(scales.multipliers + channel),
                                        load_lanes(scales.shifts + channel));
-  const IntVec none = {}, low = none + (-32768 - scales.zero), high = none + (32767 - scales.zero);
-  return (whole < low ? low : whole > high ? high : whole) + scales.zero;
+  return clamped16(steps, scales.zero);
 }
 
 /// Numbers below 2**51 that are added to this lose their fraction.
