@@ -50,10 +50,9 @@ class _Unit:
         self._facts, self._measured = facts, measured
         self._order = {name: number for number, name in enumerate(layers)}
         self._producers = {name: self._producers_of(name) for name in layers}
-        self._consumers: dict[str, list[str]] = {name: [] for name in layers}
-        for name, producers in self._producers.items():
-            for producer in producers:
-                self._consumers[producer].append(name)
+        self._consumers = {
+            name: [reader for reader in facts.readers.get(name, ()) if reader in self._order] for name in layers
+        }
 
     def _producers_of(self, name: str) -> list[str]:
         """Return the names of the layers of the unit that compute inputs of a layer, the last one first."""
@@ -84,7 +83,7 @@ class _Unit:
         """Return the measured layer that alone takes the results of a layer, through pointwise layers; None without."""
         last_layer = name
         while last_layer not in self._measured:
-            readers = self._facts.readers[last_layer]
+            readers = self._facts.readers.get(last_layer, ())
             if len(readers) != 1 or readers[0] not in self._order or not self._facts.layers[readers[0]].pointwise:
                 return None
             last_layer = readers[0]
