@@ -27,7 +27,7 @@ from interposer.frontends.folding import Folder, fold_dimensions
 from interposer.frontends.refusals import Refusals
 from interposer.frontends.unsupported import Needs, UnboundFormError, UnsupportedFormError, needs_of
 from interposer.ir.graph import Graph, Layer, Value
-from interposer.ir.inference import declare_quantization, infer_layer, infos_known
+from interposer.ir.inference import declare_quantization, infer_layer, set_infos
 from interposer.ir.network import Network
 from interposer.kernels.operand_values import value_error
 from interposer.ops.control import Constant, Input
@@ -335,7 +335,7 @@ class Importer:
         """
         outputs = (info,) if declared else ()
         layer = self.network.graph.add(op, operands, name=self._name(name), outputs=outputs, source=source)
-        infos_known(layer, info)
+        set_infos(layer, info)
         self._pass_on(operands, layer.outputs)
         return layer.outputs[0]
 

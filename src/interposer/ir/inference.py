@@ -31,9 +31,9 @@ __all__ = [
     "inferences_remembered",
     "inferred_for",
     "infos_for",
-    "infos_known",
     "known_inference",
     "layer_problems",
+    "set_infos",
     "shaped_by_data",
 ]
 
@@ -113,7 +113,7 @@ def declare_quantization(value: Value, quantization: Quantization) -> None:
         _set_inferred(layer, layer.input_infos, tuple([output.info for output in layer.outputs]))
 
 
-def infos_known(layer: Layer, *infos: TensorInfo) -> None:
+def set_infos(layer: Layer, *infos: TensorInfo) -> None:
     """Set the infos of a layer's outputs as if they were inferred.
 
     The caller is certain that the operator accepts the inputs, and that inference would give the same infos.
