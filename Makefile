@@ -60,8 +60,8 @@ quick: $(STAMPS)-dev  ## find most errors in a minute: lint what changed, and ru
 test: $(STAMPS)-dev  ## run all tests but the slow ones, and `lint` beside them; list the twenty that took longest
 	@$(MAKE) --no-print-directory --jobs $(LINTS) run-tests
 
-run-tests:
-	$(PYTEST) -n $(TESTERS) --dist worksteal --durations=20 -m 'not slow' $(TESTS) $(PYTEST_ARGS)
+run-tests: # without the flags of this make, which programs of tests would follow
+	MAKEFLAGS= $(PYTEST) -n $(TESTERS) --dist worksteal --durations=20 -m 'not slow' $(TESTS) $(PYTEST_ARGS)
 
 test-all: lint  ## the same with the slow tests and newly drawn examples, and once more without the reference backend and without direct calls
 	$(PYTEST) -n $(TESTERS) --hypothesis-profile=random $(TESTS) $(PYTEST_ARGS)
