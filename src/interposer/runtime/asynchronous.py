@@ -371,8 +371,8 @@ class _Run:
             for number, before in zip(numbers, (None, *numbers), strict=False):
                 earlier = [*self._steps.earlier(number), *([] if before is None else [before])]
                 begin = max([self._begins[number], *(self._ends[each] for each in earlier if self._tasks[each])])
-                if self._ends[number]:
-                    trace.fields += (self._steps.sites[number], begin, self._ends[number], trace.thread)
+                if end := self._ends[number]:  # the thread of another queue may have noted an earlier end late
+                    trace.fields += (self._steps.sites[number], min(begin, end), end, trace.thread)
 
     def _observe(self, numbers: Sequence[int]) -> None:
         """Note when layers of one queue end, in their order; give up after a cancellation."""
