@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from interposer.backend import Backend, Failure, OptimizationViews, SubgraphView, Substitution
@@ -16,6 +16,7 @@ from interposer.ir.inference import infer_layer
 from interposer.ir.subgraph import is_placed_by_a_backend, select
 from interposer.ops.control import Input, Output, PreCompiled
 from interposer.optimizer.assign import Assigner
+from interposer.optimizer.overlap import Neighbors, neighbors_of_layers
 from interposer.profiling import Category
 from interposer.profiling.recorder import interval
 from interposer.report.records import COMPILING_RAISED, Message
@@ -36,14 +37,17 @@ def let_backends_optimize(assigner: Assigner) -> None:
         UnsupportedLayerError: a backend returned a layer, and no other backend supports it.
     """
     offered: set[tuple[int, str]] = set()
-    while any([_offer_parts(assigner, backend, offered) for backend in assigner.backends]):
+    neighbors = neighbors_of_layers(assigner.graph, assigner.backends)
+    while any([_offer_parts(assigner, backend, offered, neighbors) for backend in assigner.backends]):
         pass
 
 
-def _offer_parts(assigner: Assigner, backend: Backend, offered: set[tuple[int, str]]) -> bool:
-    def waiting(layer: Layer) -> str | None:
+def _offer_parts(
+    assigner: Assigner, backend: Backend, offered: set[tuple[int, str]], neighbors: Mapping[int, Neighbors]
+) -> bool:
+    def waiting(layer: Layer) -> Hashable | None:
         is_new = layer.backend == backend.id and (layer.guid, backend.id) not in offered
-        return backend.id if is_new and is_placed_by_a_backend(layer) else None
+        return (backend.id, neighbors.get(layer.guid)) if is_new and is_placed_by_a_backend(layer) else None
 
     parts = select(assigner.graph, waiting)
     given_back: list[Layer] = []

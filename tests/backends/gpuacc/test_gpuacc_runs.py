@@ -286,6 +286,7 @@ np.testing.assert_array_equal(model.run([IMAGE])[0], expected)
 hints = {"left": "GpuAcc:1", "left end": "GpuAcc:1"}
 model = ip.load(branches(), ["GpuAcc", "GpuAcc:1"], options=ip.OptimizerOptions(hints=hints))
 print(model.explain().counts())
+print(sorted(layer.name for layer in model.optimized.graph.topological() if layer.op.op_name() == "PreCompiled"))
 expected = loaded(branches(), ["GpuAcc"]).run([IMAGE])[0]
 for run in [model.submit([IMAGE]) for _ in range(4)]:
     np.testing.assert_array_equal(run.result()[0], expected)
@@ -297,7 +298,8 @@ def test_each_device_of_the_drivers_has_an_address(gpuacc):
     if done.stdout.startswith("1\n"):
         pytest.skip("there is one OpenCL device, and it is not of PoCL, which can show two")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout == "2\n{'GpuAcc:1': 7}\n{'GpuAcc': 3, 'GpuAcc:1': 2}\n"
+    counts = "2\n{'GpuAcc:1': 7}\n{'GpuAcc': 3, 'GpuAcc:1': 2}\n"
+    assert done.stdout == f"{counts}['PreCompiled:left', 'PreCompiled:right', 'PreCompiled:sum']\n"
 
 
 NOT_COMPILED = """

@@ -560,9 +560,9 @@ def test_the_times_of_a_profile_are_those_of_the_device(fake, runtime_with):
         for interval in recorder.recording().intervals
         if interval.site.name in dict(runtime._loaded(number).steps) and interval.run >= 0
     }
-    assert len(times) == 5
-    host = times.pop("host")
-    assert all(ns > host for ns in times.values()), "the time of the device, and not that of the submission"
+    assert len(times) == 6
+    assert min(times.values()) >= 0, "also if a busy processor notes an end late"
+    assert sum(times.values()) > 40_000_000, "the times of the device, and not those of the submissions"
 
 
 def test_intervals_of_devices_belong_to_the_runs_in_which_they_were_measured(fake, runtime_with):
