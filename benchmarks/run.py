@@ -13,6 +13,7 @@
     python benchmarks/run.py quantization [--help]
     python benchmarks/run.py saved [--help]
     python benchmarks/run.py sharing [--help]
+    python benchmarks/run.py devices [--help]
     python benchmarks/run.py bridges [FILE ...] [--help]
     python benchmarks/run.py serving MODEL [--help]
     python benchmarks/run.py wrong-values [--help]
@@ -27,10 +28,10 @@ and `weights` run networks of one layer, and `cliffs` searches all operators for
 generate tokens.
 `formats` runs classifiers as files of TensorFlow and Caffe, and `arm-nn` runs models through the interface of PyArmNN.
 `quantization` compares networks that several quantizers have made with the float networks. `saved` loads saved networks
-beside model files and the cache, `sharing` measures the memory of several processes with one file, `bridges` compares
-ONNX Runtime and LiteRT alone with the same hosts and a backend of Interposer in them, `serving` sends requests to
-servers, `wrong-values` sends a server requests that it must refuse beside good ones, and `torch` runs programs of
-PyTorch. These suites have separate options.
+beside model files and the cache, `sharing` measures the memory of several processes with one file, and `devices` runs
+a network over two devices. `bridges` compares ONNX Runtime and LiteRT alone with the same hosts and a backend of
+Interposer in them, `serving` sends requests to servers, `wrong-values` sends a server requests that it must refuse
+beside good ones, and `torch` runs programs of PyTorch. These suites have separate options.
 `compare` compares figures with recorded ones.
 
 `models` times one inference of every .tflite and .onnx file of a folder (by default that of the environment variable
@@ -72,6 +73,7 @@ from benchmarks import (
     baseline,
     bridges,
     convolutions,
+    devices,
     generation,
     loading,
     operators,
@@ -122,6 +124,7 @@ COMMANDS = {
     "quantization": quantization.main,
     "saved": saved.main,
     "sharing": sharing.main,
+    "devices": devices.main,
     "bridges": bridges.main,
     "serving": serving.main,
     "wrong-values": wrong_values.main,
