@@ -9,7 +9,7 @@
 
 namespace cpuacc {
 
-/// Sizes, and strides in elements. The rows of the second operand and of the result are contiguous, one after another.
+/// Sizes, and strides in elements. The rows of the result are contiguous, one after another.
 struct PlainProduct {
   int64_t columns, depth, a_by_row, a_by_depth;
 };
@@ -18,8 +18,13 @@ struct PlainProduct {
 using MultiplyPlain = void (*)(const PlainProduct& product, const void* a, const void* b, void* out, int64_t first,
                                int64_t last);
 
+struct PlainProductFunctions {
+  MultiplyPlain multiply;  // the rows of `b` are contiguous, one after another
+  MultiplyPlain dot;       // the columns of `b` are, and `a_by_depth` is 1; faster for few columns
+};
+
 struct PlainProductKernels {
-  MultiplyPlain (*multiply)(int32_t dtype);  // float64 and integers of 8 to 64 bits; nullptr for others
+  const PlainProductFunctions* (*of)(int32_t dtype);  // float64 and integers of 8 to 64 bits; nullptr for others
 };
 CPUACC_TABLE(PlainProductKernels, plain_product_kernels)
 

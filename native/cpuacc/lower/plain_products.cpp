@@ -12,24 +12,28 @@ namespace cpuacc {
 namespace {
 
 constexpr double kOperationsPerNs = 16;  // of float64; the other types have about the same rate
+constexpr int64_t kNarrowBytes = 64;     // rows of the second operand that are shorter fill no vector
 
 struct Products {
   MultiplyPlain multiply;
   PlainProduct product;
-  int64_t size, rows;  // of an element in bytes; of a matrix
-  bool is_b_turned, is_b_packed, is_float;
+  int64_t size, rows;                   // of an element in bytes; of a matrix
+  bool is_b_turned;                     // the columns of the second operand are contiguous, not its rows
+  bool turns_b, is_b_packed, is_float;  // to have its rows, or its columns for dot products
   const void* packed;
   std::vector<int64_t> a_places, b_places;
 
   uint64_t bytes_of_b() const { return uint64_t(product.depth * product.columns * size); }
 
-  /// Copy a matrix of columns, one after another, to rows.
+  /// Copy a matrix of columns to rows, or one of rows to columns.
   template <class T>
   void turn(const void* from, void* to) const {
     const T* in = static_cast<const T*>(from);
     T* out = static_cast<T*>(to);
-    for (int64_t k = 0; k < product.depth; ++k)
-      for (int64_t n = 0; n < product.columns; ++n) out[k * product.columns + n] = in[n * product.depth + k];
+    const int64_t rows = is_b_turned ? product.columns : product.depth;
+    const int64_t length = is_b_turned ? product.depth : product.columns;
+    for (int64_t n = 0; n < length; ++n)
+      for (int64_t row = 0; row < rows; ++row) out[n * rows + row] = in[row * length + n];
   }
 
   void turn(const void* from, void* to) const {
@@ -39,11 +43,11 @@ struct Products {
                 : turn<uint64_t>(from, to);
   }
 
-  /// The rows of the second operand of matrix `n`; turned ones are in `scratch`.
-  const char* rows_of_b(const Step& step, const Run& run, int64_t n, char* scratch) const {
+  /// The second operand of matrix `n`, as the kernel reads it; a turned one is in `scratch`.
+  const char* read_b(const Step& step, const Run& run, int64_t n, char* scratch) const {
     if (is_b_packed) return static_cast<const char*>(packed);
     const char* b = run.at<char>(step.in[1]) + b_places[size_t(n)] * size;
-    if (!is_b_turned) return b;
+    if (!turns_b) return b;
     turn(b, scratch);
     return scratch;
   }
@@ -71,7 +75,7 @@ struct Products {
     for (int64_t row = range.first; row < range.last;) {
       const int64_t n = row / self.rows, first = row % self.rows;
       const int64_t last = std::min(self.rows, first + range.last - row);
-      const char* b = self.rows_of_b(step, run, n, run.part_scratch<char>(part));
+      const char* b = self.read_b(step, run, n, run.part_scratch<char>(part));
       char* out = run.at<char>(step.out[0]) + n * self.rows * self.product.columns * self.size;
       self.multiply(self.product, run.at<char>(step.in[0]) + self.a_places[size_t(n)] * self.size, b, out, first, last);
       if (step.in[2]) self.add_bias(run.at(step.in[2]), out, first, last);
@@ -87,8 +91,11 @@ void add_step(const Node& node, Products products, Builder& builder) {
   auto state = std::make_shared<Products>(std::move(products));
   state->size = int64_t(ipr::item_size(b.dtype));
   state->is_float = b.dtype == IPR_DTYPE_FLOAT64;
-  state->multiply = plain_product_kernels_for(builder.settings.isa).multiply(b.dtype);
-  state->is_b_packed = state->is_b_turned && b.is_constant() && b.rank() == 2;
+  const bool is_narrow = state->product.columns * state->size < kNarrowBytes && state->product.a_by_depth == 1;
+  const PlainProductFunctions& functions = *plain_product_kernels_for(builder.settings.isa).of(b.dtype);
+  state->multiply = is_narrow ? functions.dot : functions.multiply;
+  state->turns_b = state->is_b_turned != is_narrow && state->product.columns > 1;
+  state->is_b_packed = state->turns_b && b.is_constant() && b.rank() == 2;
   if (state->is_b_packed)
     state->packed = builder.pack(state->bytes_of_b(), [&](void* to) { state->turn(b.values<uint64_t>(), to); });
   Step step;
@@ -96,7 +103,7 @@ void add_step(const Node& node, Products products, Builder& builder) {
   step.fn = &Products::run;
   step.operations = operations;
   step.max_parts = parts_for(builder.settings, operations / kOperationsPerNs);
-  step.scratch_per_part = state->is_b_turned && !state->is_b_packed ? state->bytes_of_b() : 0;
+  step.scratch_per_part = state->turns_b && !state->is_b_packed ? state->bytes_of_b() : 0;
   step.in = {builder.buffer(node.inputs[0]), state->is_b_packed ? Buffer() : builder.buffer(node.inputs[1]),
              builder.buffer(node.inputs.size() > 2 ? node.inputs[2] : -1)};
   step.out = {builder.buffer(node.outputs[0])};
