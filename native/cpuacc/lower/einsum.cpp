@@ -1,5 +1,5 @@
-// Einsum of few products: forms that the host does not rewrite to matrix products, such as diagonals, and types that
-// these do not take. NumPy has vectors for many products.
+// Einsum of few products, for hosts that do not rewrite it to matrix products, and forms that cannot be rewritten.
+// NumPy has vectors for many products.
 
 #include <algorithm>
 #include <map>

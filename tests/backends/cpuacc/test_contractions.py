@@ -7,7 +7,7 @@ import pytest
 
 import interposer as ip
 from interposer.ops import Einsum
-from tests.backends.cpuacc.single import network_of, outcomes
+from tests.backends.cpuacc.single import network_of, reference_results
 
 pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
@@ -28,12 +28,15 @@ FORMS = [
 
 @pytest.mark.parametrize(("equation", "shapes"), FORMS)
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, np.uint16, np.int64])
-def test_contractions(equation: str, shapes: list[tuple[int, ...]], dtype: type) -> None:
+@pytest.mark.parametrize("rewrite", [False, True])
+def test_contractions(equation: str, shapes: list[tuple[int, ...]], dtype: type, rewrite: bool) -> None:
     arrays = [RNG.integers(0, 100, shape).astype(dtype) for shape in shapes]
-    result, expected = outcomes(*network_of(Einsum(equation), arrays))
-    np.testing.assert_array_equal(result[0], expected[0])
+    network, given = network_of(Einsum(equation), arrays)
+    model = ip.load(network, ["CpuAcc", "CpuRef"], options=ip.OptimizerOptions(rewrite=rewrite))
+    np.testing.assert_array_equal(model.run(given)[0], reference_results(network, given)[0])
 
 
 def test_many_products_are_left_to_others() -> None:
     network, _ = network_of(Einsum("ij,jk->ik"), [np.zeros((64, 64), np.int8)] * 2)
-    assert "more than 2**14 products" in str(ip.load(network, ["CpuAcc", "CpuRef"]).explain())
+    model = ip.load(network, ["CpuAcc", "CpuRef"], options=ip.OptimizerOptions(rewrite=False))
+    assert "more than 2**14 products" in str(model.explain())

@@ -55,6 +55,23 @@ def test_an_einsum_becomes_layers_with_the_same_result(equation, shapes):
     assert_same_results(original, graph, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint64"])
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("bij,bjk->bki", [(2, 3, 4), (2, 4, 5)]),
+        ("ijk->j", [(2, 300, 4)]),
+        ("bi,ij,bj,j->b", [(2, 3), (3, 4), (2, 4), (4,)]),
+    ],
+)
+def test_an_einsum_of_integers_becomes_layers_that_wrap_around_like_it(equation, shapes, dtype):
+    graph = graph_of(einsum_graph(equation, shapes, dtype))
+    original = graph.clone()
+    run_passes(graph, [RewritePass("test", EINSUMS)])
+    assert "Einsum" not in lines(graph)
+    assert_same_results(original, graph, atol=0)
+
+
 def test_the_scores_of_attention_are_one_product_whose_operands_keep_their_last_axis():
     graph = graph_of(einsum_graph("bqhd,bkhd->bhqk", [(2, 5, 3, 4), (2, 6, 3, 4)]))
     run_passes(graph, [RewritePass("test", EINSUMS)])
@@ -75,7 +92,7 @@ def test_matrices_are_multiplied_without_moving_them():
 @pytest.mark.parametrize(
     ("equation", "shapes", "dtype"),
     [
-        ("ij,jk->ik", [(2, 3), (3, 4)], "int32"),
+        ("ij,jk->ik", [(2, 3), (3, 4)], "int4"),
         ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 2)], "float16"),
         ("ijk,jl->il", [(2, 3, 4), (3, 5)], "bfloat16"),
         ("jl,ijk->il", [(3, 5), (2, 3, 4)], "float16"),

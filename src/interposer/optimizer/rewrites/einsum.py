@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from interposer.core.types import MAX_RANK, DataType, TensorInfo
+from interposer.core.types import INTEGERS, MAX_RANK, DataType, TensorInfo
 from interposer.ir.graph import Layer, Value
 from interposer.ops import (
     BatchMatMul,
@@ -25,7 +25,7 @@ from interposer.rewriting.pattern import New, Replacement, rewrite
 
 __all__ = ["EINSUMS"]
 
-_WIDE: Final = frozenset({DataType.FLOAT32, DataType.FLOAT64})
+_WIDE: Final = frozenset({DataType.FLOAT32, DataType.FLOAT64, *(dtype for dtype in INTEGERS if dtype.bits >= 8)})
 _NARROW: Final = frozenset({DataType.FLOAT16, DataType.BFLOAT16})
 _ELLIPSIS: Final = "..."
 
@@ -55,10 +55,11 @@ class _Term(NamedTuple):
 def einsum_as_products(op: Einsum, layer: Layer) -> Replacement:
     """Sum axes that only one operand has, then multiply pairs of operands by BatchMatMul, or by Multiplication.
 
-    Float16 and bfloat16 tensors are rounded once by Einsum, so at most one of the new layers may round.
+    Integers wrap around in Einsum and in all new layers. Float16 and bfloat16 tensors are rounded once by Einsum, so at
+    most one of the new layers may round.
     """
     infos = [value.known for value in layer.values]
-    if not all(_is_float(info) for info in infos) or not layer.output.known.is_concrete:
+    if not all(_is_unquantized(info) for info in infos) or not layer.output.known.is_concrete:
         return None
     names, output = _axis_names(op, infos)
     sizes = _full_sizes(names, infos)
@@ -72,7 +73,7 @@ def einsum_as_products(op: Einsum, layer: Layer) -> Replacement:
     return _reshaped(_transposed(term, output_names), layer.output.known.shape)
 
 
-def _is_float(info: TensorInfo) -> bool:
+def _is_unquantized(info: TensorInfo) -> bool:
     return info.is_concrete and info.dtype in _WIDE | _NARROW and info.quantization is None
 
 
