@@ -27,7 +27,15 @@ CPUACC_INLINE Vec nearest_steps(Vec x, const DynamicSteps& steps) {
   return (nearest_integers(step) - zero) * broadcast(steps.scale);
 }
 
-void round(const float* from, float* to, int64_t count, const DynamicSteps& steps) {
+/// The same for steps from one end of a range to the other.
+CPUACC_INLINE Vec nearest_steps(Vec x, const RangeSteps& steps) {
+  const Vec low = broadcast(steps.low), inside = at_most(at_least(x, low), broadcast(steps.high));
+  const Vec nearest = nearest_integers((inside - low) * broadcast(steps.inverse)) * broadcast(steps.scale) + low;
+  return x == x ? nearest : x;
+}
+
+template <class Steps>
+void round(const float* from, float* to, int64_t count, const Steps& steps) {
   int64_t n = 0;
   for (; n + kLanes <= count; n += kLanes) store(to + n, nearest_steps(load(from + n), steps));
   Vec rest = broadcast(0);
@@ -38,6 +46,6 @@ void round(const float* from, float* to, int64_t count, const DynamicSteps& step
 
 }  // namespace
 
-extern const DynamicKernels dynamic_kernels = {round};
+extern const DynamicKernels dynamic_kernels = {round<DynamicSteps>, round<RangeSteps>};
 
 }  // namespace cpuacc::ISA_NS

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "common/fixed_point.hpp"
+#include "cpuacc/kernels/dynamic.hpp"
 #include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/lower/dynamic_result.hpp"
 
@@ -81,33 +82,27 @@ void lower_lookup(const Node& node, Builder& builder) {
 
 // ---- FakeQuantization -----------------------------------------------------------------------------------------------
 
-/// Steps of `scale` from `low` to `high`, of which one is 0.
-struct Steps {
-  float low, high, scale;
+struct Rounding {
+  const DynamicKernels* kernels;
+  RangeSteps steps;
   int64_t count;
 
-  Steps(const Node& node, int64_t count) : count(count) {
-    const float least = node.flag("narrow_range") ? 1.0f : 0.0f;
-    const float most = float(std::ldexp(1.0, int(node.integer("num_bits", 8))) - 1);
-    const float from = float(node.number("min")), to = float(node.number("max"));
-    scale = (to - from) / (most - least);
-    const auto zero = float(native::round_half_away(double(std::clamp(least - from / scale, least, most))));
-    low = (least - zero) * scale, high = (most - zero) * scale;
-  }
-
-  float rounded(float x) const {
-    const float inside = x < low ? low : x > high ? high : x;
-    return float(native::round_half_away(double((inside - low) * (1 / scale)))) * scale + low;
-  }
-
   static void run(const Step& step, const Run& run, int part, int parts) {
-    const Steps& self = step.as<Steps>();
+    const Rounding& self = step.as<Rounding>();
     const Range range = split(self.count, part, parts, 64);
-    const float* in = run.at<float>(step.in[0]);
-    float* out = run.at<float>(step.out[0]);
-    for (int64_t n = range.first; n < range.last; ++n) out[n] = self.rounded(in[n]);
+    self.kernels->round_in_range(run.at<float>(step.in[0]) + range.first, run.at<float>(step.out[0]) + range.first,
+                                 range.last - range.first, self.steps);
   }
 };
+
+/// The steps of a node, of which one is 0.
+RangeSteps steps_of(const Node& node) {
+  const float least = node.flag("narrow_range") ? 1.0f : 0.0f;
+  const float most = float(std::ldexp(1.0, int(node.integer("num_bits", 8))) - 1);
+  const float from = float(node.number("min")), to = float(node.number("max")), scale = (to - from) / (most - least);
+  const auto zero = float(native::round_half_away(double(std::clamp(least - from / scale, least, most))));
+  return {(least - zero) * scale, (most - zero) * scale, scale, 1 / scale};
+}
 
 Refusal support_steps(const Graph& graph, const Node& node, const Settings& settings) {
   if (Refusal why = all_f32(graph, node)) return why;
@@ -118,12 +113,12 @@ void lower_steps(const Node& node, Builder& builder) {
   const int64_t count = builder.graph.out(node).elements();
   Step step;
   step.name = "FakeQuantization " + node.name;
-  step.fn = &Steps::run;
-  step.max_parts = parts_for(builder.settings, double(count) * cost::kQuantizeNs);
+  step.fn = &Rounding::run;
+  step.max_parts = parts_for(builder.settings, double(count) * cost::kElementNs);
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
   step.in_place = 0;
-  step.state = std::make_shared<Steps>(node, count);
+  step.state = std::make_shared<Rounding>(Rounding{&dynamic_kernels_for(builder.settings.isa), steps_of(node), count});
   builder.add(std::move(step));
 }
 
