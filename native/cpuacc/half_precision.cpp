@@ -91,22 +91,19 @@ class Widener {
     for (int tensor : graph_.inputs)
       if (wide_.count(tensor)) graph_.nodes.push_back(cast_node(graph_, tensor, wide_[tensor]));
     for (Node& node : old) {
-      if (has_unknown_result(graph_, node)) {
+      if (has_unknown_result(graph_, node))
         keep_types(node);
-        graph_.nodes.push_back(std::move(node));
-        continue;
-      }
-      round_numbers(node);
-      round_results(node);
-      if (reads_rounded(graph_, node)) round_operands(node);
-      for (int& tensor : node.inputs) tensor = wide(tensor);
-      for (int& tensor : node.outputs) tensor = wide(tensor);
+      else if (node.type == "Bitcast")
+        keep_bits(node);
+      else
+        convert(node);
       graph_.nodes.push_back(std::move(node));
       for (Node& cast : rounded_) graph_.nodes.push_back(std::move(cast));
       rounded_.clear();
     }
     for (int tensor : graph_.outputs)
-      if (wide_.count(tensor) && !is_input(tensor)) graph_.nodes.push_back(cast_node(graph_, wide_[tensor], tensor));
+      if (wide_.count(tensor) && !is_input(tensor) && !exact_.count(tensor))
+        graph_.nodes.push_back(cast_node(graph_, wide_[tensor], tensor));
     for (size_t n = 0; n < graph_.tensors.size(); ++n)
       if (is_narrow(graph_.tensors[n]) && !stays_.count(int(n)) && !wide_.count(int(n)))
         widen(graph_.tensors[n], settings_);
@@ -120,6 +117,15 @@ class Widener {
 
   bool is_input(int tensor) const {
     return std::find(graph_.inputs.begin(), graph_.inputs.end(), tensor) != graph_.inputs.end();
+  }
+
+  /// Let a node read and write float32.
+  void convert(Node& node) {
+    round_numbers(node);
+    round_results(node);
+    if (reads_rounded(graph_, node)) round_operands(node);
+    for (int& tensor : node.inputs) tensor = wide(tensor);
+    for (int& tensor : node.outputs) tensor = wide(tensor);
   }
 
   /// Return whether a result is rounded to its type: that of a cast, or any of 8 bits, whose range is small.
@@ -169,19 +175,37 @@ class Widener {
 
   /// Let a node read and write its own types, because results of unknown size cannot be converted.
   void keep_types(Node& node) {
-    for (int& tensor : node.inputs) {
-      if (tensor < 0 || !is_narrow(graph_[tensor]) || is_input(tensor)) continue;
-      if (graph_[tensor].is_constant()) {
-        tensor = graph_.add_tensor(graph_[tensor]);
-      } else {
-        const int narrow = twin(tensor, graph_[tensor].dtype);
-        graph_.nodes.push_back(cast_node(graph_, wide(tensor), narrow));
-        tensor = narrow;
-      }
-      stays_[tensor] = true;
-    }
+    read_narrow(node);
     for (int tensor : node.outputs)
       if (tensor >= 0) stays_[tensor] = true;
+  }
+
+  /// Let a node read and write bits of its own types. Other nodes read a result as float32; its bits may be of a NaN,
+  /// which conversions do not preserve.
+  void keep_bits(Node& node) {
+    read_narrow(node);
+    const int result = node.outputs[0];
+    if (!is_narrow(graph_[result])) return;
+    const bool at_border = wide_.count(result) > 0;
+    const int bits = at_border ? result : twin(result, graph_[result].dtype);
+    rounded_.push_back(cast_node(graph_, bits, wide(result)));
+    if (!at_border) stays_[bits] = true;
+    node.outputs[0] = exact_[result] = bits;
+  }
+
+  /// Let a node read its narrow operands as they are.
+  void read_narrow(Node& node) {
+    for (int& tensor : node.inputs)
+      if (tensor >= 0 && is_narrow(graph_[tensor]) && !is_input(tensor)) tensor = narrow_version(tensor);
+  }
+
+  int narrow_version(int tensor) {
+    if (auto entry = exact_.find(tensor); entry != exact_.end()) return entry->second;
+    const bool constant = graph_[tensor].is_constant();
+    const int narrow = constant ? graph_.add_tensor(graph_[tensor]) : twin(tensor, graph_[tensor].dtype);
+    if (!constant) graph_.nodes.push_back(cast_node(graph_, wide(tensor), narrow));
+    stays_[narrow] = true;
+    return narrow;
   }
 
   int twin(int tensor, int32_t dtype) {
@@ -196,6 +220,7 @@ class Widener {
   const Settings& settings_;
   std::map<int, int> wide_;    // tensors at the border, and their float32 versions
   std::map<int, bool> stays_;  // tensors that keep their dtype
+  std::map<int, int> exact_;   // narrow tensors that layers write without a conversion
   std::vector<Node> rounded_;
 };
 

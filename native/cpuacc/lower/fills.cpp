@@ -179,13 +179,16 @@ void copy_bytes(const Node& node, Builder& builder, int result) {
   builder.add(copy_step(builder, label(node), builder.buffer(in), builder.buffer(result), axes, 1));
 }
 
+/// Return whether tensors have fewer bits than the bytes that hold their elements.
+bool has_unused_bits(int32_t dtype) {
+  return dtype == IPR_DTYPE_BOOL || dtype == IPR_DTYPE_INT4 || dtype == IPR_DTYPE_UINT4 || dtype == IPR_DTYPE_INT2 ||
+         dtype == IPR_DTYPE_UINT2 || dtype >= IPR_DTYPE_FLOAT6_E2M3FN;
+}
+
 Refusal support_bitcast(const Graph& graph, const Node& node, const Settings& settings) {
-  const int32_t dtype = graph.out(node).dtype;
-  const bool narrow = dtype == IPR_DTYPE_BOOL || dtype == IPR_DTYPE_INT4 || dtype == IPR_DTYPE_UINT4 ||
-                      dtype == IPR_DTYPE_INT2 || dtype == IPR_DTYPE_UINT2 || dtype >= IPR_DTYPE_FLOAT6_E2M3FN;
-  if (is_narrow(*graph.in(node, 0)) || is_narrow(graph.out(node)))  // other layers may need float32 instead
-    return refused("takes no bits of " + described(*graph.in(node, 0)), IPR_REASON_DATA_TYPE);
-  if (narrow) return refused("not all bits are those of a " + described(graph.out(node)), IPR_REASON_DATA_TYPE);
+  for (const Tensor* tensor : {graph.in(node, 0), &graph.out(node)})
+    if (has_unused_bits(tensor->dtype))
+      return refused("not all bits are those of a " + described(*tensor), IPR_REASON_DATA_TYPE);
   return without_posts(graph, node, settings);
 }
 

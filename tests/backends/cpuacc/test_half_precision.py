@@ -16,6 +16,7 @@ from interposer.ops import (
     Addition,
     ArgMinMaxFunction,
     BinaryOperation,
+    Bitcast,
     ComparisonOperation,
     OneHot,
     Pad,
@@ -188,3 +189,26 @@ def test_numbers_of_layers_are_rounded_to_their_type_once(dtype: DataType, bits:
     operands += [np.array([0, 1, 5])] if layer == "one-hot" else []
     results = [ip.load(network, [backend]).run(operands)[0] for backend in ("CpuAcc", "CpuRef")]
     np.testing.assert_array_equal(results[0].astype(np.float64), results[1].astype(np.float64))
+
+
+@pytest.mark.parametrize("dtype", STEPS, ids=str)
+def test_bits_are_read_and_written_without_a_conversion(dtype: DataType) -> None:
+    network = ip.Network("bits")
+    x = network.add_input_layer(0, TensorInfo((2**16,), dtype), name="x")
+    codes = network.add_input_layer(1, TensorInfo((2**16,), DataType.INT16), name="codes")
+    read = network.add_layer(Bitcast(dtype=DataType.INT16), x)
+    written = network.add_layer(Bitcast(dtype=dtype), codes)
+    network.add_output_layer(0, read, name="bits of x")
+    network.add_output_layer(1, written, name="codes as numbers")
+    network.add_output_layer(2, network.add_layer(Softmax(), written), name="softmax")
+    network.add_output_layer(3, network.add_layer(Bitcast(dtype=DataType.INT16), written), name="codes again")
+    doubled = network.add_layer(Addition(), x, x)
+    network.add_output_layer(4, network.add_layer(Bitcast(dtype=DataType.INT16), doubled), name="bits of 2 x")
+    every = np.arange(-(2**15), 2**15, dtype=np.int16)
+    results = ip.load(network, ["CpuAcc"]).run([every.view(dtype.numpy), every])
+    for position in (0, 1, 3):
+        np.testing.assert_array_equal(np.asarray(results[position]).view(np.int16), every)
+    with np.errstate(all="ignore"):
+        twice = np.asarray(every.view(dtype.numpy).astype(np.float32) * 2).astype(dtype.numpy)
+    numbers = ~np.isnan(twice.astype(np.float32))
+    np.testing.assert_array_equal(np.asarray(results[4])[numbers], twice.view(np.int16)[numbers])
