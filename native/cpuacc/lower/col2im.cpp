@@ -1,6 +1,9 @@
-// Col2Im of float32: the sum of the columns of sliding windows, with which transposed convolutions of volumes end.
+// Col2Im of floats and of integers, which wrap around: the sum of the columns of sliding windows, with which transposed
+// convolutions of volumes end.
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "cpuacc/lower/cost_model.hpp"
 #include "cpuacc/rules.hpp"
@@ -9,6 +12,8 @@ namespace cpuacc {
 namespace {
 
 constexpr size_t kAxes = 3;                       // spatial axes; images have one plane
+constexpr int64_t kShortRow = 16;                 // fewer places along the last axis are added by a list
+constexpr int64_t kMostListed = 1 << 14;          // elements of a column in this list
 constexpr int64_t kMaxNumber = int64_t{1} << 31;  // largest stride, dilation and padding
 
 /// The movement of the window along one axis: cell `k` at position `p` is added to element p * stride + k * dilation -
@@ -29,35 +34,89 @@ struct Slide {
 struct Col2Im {
   int64_t images;  // channels of all images
   Slide axes[kAxes];
+  std::vector<std::pair<int32_t, int32_t>> pairs;  // empty if rows of places are long
 
   int64_t places() const { return axes[0].places * axes[1].places * axes[2].places; }
   int64_t pixels() const { return axes[0].size * axes[1].size * axes[2].size; }
   int64_t cells() const { return axes[0].window * axes[1].window * axes[2].window; }
 
-  /// Add the column of one cell of the window.
-  void add(const float* from, float* image, int64_t z, int64_t y, int64_t x) const {
-    const Range planes = axes[0].inside(z), rows = axes[1].inside(y), columns = axes[2].inside(x);
-    for (int64_t d = planes.first; d < planes.last; ++d)
-      for (int64_t h = rows.first; h < rows.last; ++h) {
-        const float* row = from + (d * axes[1].places + h) * axes[2].places;
-        float* to = image + (axes[0].element(z, d) * axes[1].size + axes[1].element(y, h)) * axes[2].size;
-        for (int64_t w = columns.first; w < columns.last; ++w) to[axes[2].element(x, w)] += row[w];
-      }
+  /// Call visit(source, target, first, last) for each cell and row of places: the elements from `source + first` on are
+  /// added to the pixels from `target + first * stride` on.
+  template <class Visit>
+  void each_row(Visit visit) const {
+    int64_t source = 0;
+    for (int64_t z = 0; z < axes[0].window; ++z)
+      for (int64_t y = 0; y < axes[1].window; ++y)
+        for (int64_t x = 0; x < axes[2].window; ++x, source += places()) {
+          const Range planes = axes[0].inside(z), rows = axes[1].inside(y), columns = axes[2].inside(x);
+          for (int64_t d = planes.first; d < planes.last; ++d)
+            for (int64_t h = rows.first; h < rows.last; ++h) {
+              const int64_t row = axes[0].element(z, d) * axes[1].size + axes[1].element(y, h);
+              visit(source + (d * axes[1].places + h) * axes[2].places, row * axes[2].size + axes[2].element(x, 0),
+                    columns.first, columns.last);
+            }
+        }
   }
 
+  /// List the elements of the column and the pixels that they are added to, if rows of places are short.
+  void list_pairs() {
+    if (axes[2].places >= kShortRow || cells() * places() > kMostListed || pixels() > INT32_MAX) return;
+    each_row([&](int64_t source, int64_t target, int64_t first, int64_t last) {
+      for (int64_t w = first; w < last; ++w)
+        pairs.push_back({int32_t(source + w), int32_t(target + w * axes[2].stride)});
+    });
+  }
+
+  template <class T>
+  void add(const T* from, T* image) const {
+    if (!pairs.empty()) {
+      for (const auto& [source, target] : pairs) image[target] = T(image[target] + from[source]);
+      return;
+    }
+    const int64_t stride = axes[2].stride;
+    each_row([&](int64_t source, int64_t target, int64_t first, int64_t last) {
+      const T* row = from + source;
+      T* to = image + target;
+      if (stride == 1)
+        for (int64_t w = first; w < last; ++w) to[w] = T(to[w] + row[w]);
+      else
+        for (int64_t w = first; w < last; ++w) to[w * stride] = T(to[w * stride] + row[w]);
+    });
+  }
+
+  template <class T>
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Col2Im& self = step.as<Col2Im>();
-    Range range = split(self.images, part, parts);
-    for (int64_t n = range.first; n < range.last; ++n) {
-      const float* from = run.at<float>(step.in[0]) + n * self.cells() * self.places();
-      float* image = run.at<float>(step.out[0]) + n * self.pixels();
-      std::fill_n(image, self.pixels(), 0.0f);
-      for (int64_t z = 0; z < self.axes[0].window; ++z)
-        for (int64_t y = 0; y < self.axes[1].window; ++y)
-          for (int64_t x = 0; x < self.axes[2].window; ++x, from += self.places()) self.add(from, image, z, y, x);
-    }
+    const Range range = split(self.images, part, parts);
+    const int64_t elements = self.cells() * self.places(), pixels = self.pixels();
+    std::fill(run.at<T>(step.out[0]) + range.first * pixels, run.at<T>(step.out[0]) + range.last * pixels, T(0));
+    for (int64_t n = range.first; n < range.last; ++n)
+      self.add(run.at<T>(step.in[0]) + n * elements, run.at<T>(step.out[0]) + n * pixels);
   }
 };
+
+Step::Function function_of(int32_t dtype) {
+  switch (dtype) {
+    case IPR_DTYPE_FLOAT32:
+      return Col2Im::run<float>;
+    case IPR_DTYPE_FLOAT64:
+      return Col2Im::run<double>;
+    case IPR_DTYPE_INT8:
+    case IPR_DTYPE_UINT8:
+      return Col2Im::run<uint8_t>;
+    case IPR_DTYPE_INT16:
+    case IPR_DTYPE_UINT16:
+      return Col2Im::run<uint16_t>;
+    case IPR_DTYPE_INT32:
+    case IPR_DTYPE_UINT32:
+      return Col2Im::run<uint32_t>;
+    case IPR_DTYPE_INT64:
+    case IPR_DTYPE_UINT64:
+      return Col2Im::run<uint64_t>;
+    default:
+      return nullptr;
+  }
+}
 
 int64_t number(const std::vector<int64_t>& numbers, size_t at, int64_t absent) {
   return numbers.empty() ? absent : numbers[at];
@@ -82,7 +141,9 @@ Col2Im col2im_of(const Graph& graph, const Node& node) {
 }
 
 Refusal support(const Graph& graph, const Node& node, const Settings&) {
-  if (Refusal why = all_f32(graph, node)) return why;
+  const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
+  if (!function_of(in.dtype) || in.dtype != out.dtype || in.is_quantized() || out.is_quantized())
+    return refused("operand 0 is " + described(in), IPR_REASON_DATA_TYPE);
   if (!node.posts.empty()) return refused("takes no post-ops");
   if (node.integers("image_shape").size() > kAxes) return refused("more than three spatial axes");
   for (const char* name : {"window_shape", "strides", "dilations", "pad_list"})
@@ -94,9 +155,10 @@ Refusal support(const Graph& graph, const Node& node, const Settings&) {
 void lower(const Node& node, Builder& builder) {
   if (builder.graph.out(node).elements() == 0) return;
   auto state = std::make_shared<Col2Im>(col2im_of(builder.graph, node));
+  state->list_pairs();
   Step step;
   step.name = "Col2Im " + node.name;
-  step.fn = &Col2Im::run;
+  step.fn = function_of(builder.graph.out(node).dtype);
   const double work = double(state->images) * double(state->cells() * state->places() + state->pixels());
   step.max_parts = parts_for(builder.settings, work * cost::kElementNs);
   step.in = {builder.buffer(node.inputs[0])};

@@ -22,7 +22,7 @@ from interposer.ops import (
     PoolingAlgorithm,
     Transpose,
 )
-from tests.backends.cpuacc.single import reference_results
+from tests.backends.cpuacc.single import Layers, reference_results
 
 pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
@@ -154,3 +154,13 @@ def test_columns_of_windows_are_added_to_the_image_like_in_the_reference(
     network.add_output_layer(0, network.add_layer(Col2Im(**options), x))
     [result], [expected] = _results(network, _values(shape), threads)
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.float64])
+def test_columns_of_integers_and_float64(dtype: type) -> None:
+    layers, random = Layers(), np.random.default_rng(8)
+    for places, size, strides in ((4, (3, 3), (1, 1)), (40, (5, 21), (2, 1)), (80, (5, 41), (1, 2))):
+        op = Col2Im(window_shape=(2, 2), image_shape=size, strides=strides)
+        columns = random.integers(0, 100, (2, 12, places)).astype(dtype)
+        layers.add(f"{places} places, strides {strides}", op, [columns])
+    layers.assert_like_the_reference(0, 0, threads=2)
