@@ -107,11 +107,13 @@ void add_step(const Node& node, Dequantization dequantization, Builder& builder)
   builder.add(std::move(step));
 }
 
+bool has_at_most_16_bits(int32_t dtype) {
+  return has_few_bits(dtype) || dtype == IPR_DTYPE_INT16 || dtype == IPR_DTYPE_UINT16;
+}
+
 Refusal support_blocks(const Graph& graph, const Node& node, const Settings&) {
   const Tensor &in = *graph.in(node, 0), &scale = *graph.in(node, 1), *zero = graph.in(node, 2);
-  const bool shorts = in.dtype == IPR_DTYPE_INT16 || in.dtype == IPR_DTYPE_UINT16;
-  if ((!has_few_bits(in.dtype) && !shorts) || (zero && zero->dtype != in.dtype) || !is_f32(scale) ||
-      !is_f32(graph.out(node)))
+  if (!has_at_most_16_bits(in.dtype) || (zero && zero->dtype != in.dtype) || !is_f32(scale) || !is_f32(graph.out(node)))
     return refused("takes integers of at most 16 bits with float32 scales, and gives float32", IPR_REASON_DATA_TYPE);
   return node.posts.empty() ? taken() : refused("takes no post-ops");
 }
@@ -161,6 +163,12 @@ bool are_constant(const Graph& graph, const Node& node) {
   return true;
 }
 
+/// Return whether Dequantize gives float32 for integers of few bits, and set their scales.
+bool is_foldable(const Graph& graph, const Node& node, Dequantization& dequantization) {
+  const Tensor& in = *graph.in(node, 0);
+  return has_few_bits(in.dtype) && is_f32(graph.out(node)) && dequantization_of(in, dequantization);
+}
+
 /// Replace the dequantization of a constant by a constant.
 bool fold(Graph& graph, const Node& node, const Settings& settings) {
   const bool blocks = node.type == "BlockDequantize";
@@ -168,10 +176,8 @@ bool fold(Graph& graph, const Node& node, const Settings& settings) {
   const int result = node.outputs[0];
   if (graph.is_border(result) || graph[result].elements() == 0 || graph[result].bytes() > kMostFoldedBytes)
     return false;
-  if (!has_few_bits(graph.in(node, 0)->dtype) || !is_f32(graph[result])) return false;
   Dequantization dequantization;
-  if (blocks ? bool(support_blocks(graph, node, settings)) : !dequantization_of(*graph.in(node, 0), dequantization))
-    return false;
+  if (blocks ? bool(support_blocks(graph, node, settings)) : !is_foldable(graph, node, dequantization)) return false;
   if (blocks) dequantization.blocks = blocks_of_node(graph, node);
   auto values = std::make_shared<std::vector<float>>(size_t(graph[result].elements()));
   const Tensor* zero = blocks ? graph.in(node, 2) : nullptr;

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from interposer.ops import BlockDequantize
-from tests.backends.cpuacc.single import Layers
+import interposer as ip
+from interposer.core.types import TensorInfo
+from interposer.ops import Addition, BlockDequantize
+from tests.backends.cpuacc.single import Layers, outcomes
 
 pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
 
@@ -26,3 +28,17 @@ def test_blocks_of_integers(dtype: type) -> None:
             layers.add(f"axis {axis}, blocks of {block}", op, [codes, scales, zeros])
             layers.add(f"axis {axis}, blocks of {block}, no zero points", op, [codes, scales])
     layers.assert_like_the_reference(0, 0, threads=2)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16])
+def test_blocks_of_constants_are_dequantized_when_the_network_is_loaded(dtype: type) -> None:
+    network, random, limits = ip.Network("constants"), np.random.default_rng(3), np.iinfo(dtype)
+    codes = random.integers(limits.min, limits.max + 1, (6, 20)).astype(dtype)
+    zeros = random.integers(limits.min, limits.max + 1, (6, 5)).astype(dtype)
+    operands = (codes, random.uniform(-0.1, 0.1, (6, 5)).astype(np.float32), zeros)
+    constants = [network.add_constant_layer(array) for array in operands]
+    dequantized = network.add_layer(BlockDequantize(4, 1), *constants)
+    x = network.add_input_layer(0, TensorInfo((6, 20)))
+    network.add_output_layer(0, network.add_layer(Addition(), x, dequantized))
+    result, expected = outcomes(network, [random.uniform(-1, 1, (6, 20)).astype(np.float32)])
+    np.testing.assert_array_equal(result[0], expected[0])
