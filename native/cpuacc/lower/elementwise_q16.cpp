@@ -219,11 +219,18 @@ int64_t code_of(double bound, const Tensor& out, int64_t unbounded) {
   return int64_t(std::clamp(steps + double(out.zero_point()), -32768.0, 32767.0));
 }
 
+std::string_view function_name(const Node& node) {
+  return node.text(node.type == "Activation" ? "function" : "operation");
+}
+
+/// The function of an Activation, or of an ElementwiseUnary that is computed like one: ABS.
+Function curve_function(const Node& node) { return function_of(function_name(node)); }
+
 Curve curve_of(const Graph& graph, const Node& node) {
   const Tensor &in = *graph.in(node, 0), &out = graph.out(node);
   const float ratio = float(in.scale()) / float(out.scale());
   Curve curve{};
-  curve.function = function_of(node.text("function"));
+  curve.function = curve_function(node);
   curve.zero = in.zero_point(), curve.zero_out = out.zero_point();
   curve.factor = native::quantize_multiplier(double(ratio));
   curve.below = native::quantize_multiplier(double(float(in.scale()) * float(node.number("a")) / float(out.scale())));
@@ -266,7 +273,7 @@ Refusal support_curve(const Graph& graph, const Node& node, const Settings& sett
   if (!is_quantized16(in) || !is_quantized16(out))
     return refused("operand 0 is " + described(in) + "; takes int16 with one scale", IPR_REASON_DATA_TYPE);
   const bool unit = in.zero_point() == 0 && out.zero_point() == 0 && out.scale() == 1.0 / 32768;
-  switch (function_of(node.text("function"))) {
+  switch (curve_function(node)) {
     case Function::relu:
     case Function::bounded_relu:
     case Function::leaky_relu:
@@ -279,7 +286,7 @@ Refusal support_curve(const Graph& graph, const Node& node, const Settings& sett
       if (unit && node.number("a", 1) == 1 && node.number("b", 1) == 1) break;
       return refused("takes results with the scale 2**-15", IPR_REASON_QUANTIZATION);
     default:
-      return refused(std::string(node.text("function")) + " of int16 is not supported", IPR_REASON_ATTRIBUTE);
+      return refused(std::string(function_name(node)) + " of int16 is not supported", IPR_REASON_ATTRIBUTE);
   }
   return without_posts(graph, node, settings);
 }
@@ -314,7 +321,8 @@ Family elementwise_q16_family() {
   for (const char* type :
        {"ElementwiseBinary", "Addition", "Subtraction", "Multiplication", "Division", "Maximum", "Minimum"})
     family.lowerings.push_back({type, "16 bits", support_pairs, lower_pairs, nullptr, true});
-  family.lowerings.push_back({"Activation", "16 bits", support_curve, lower_curve, nullptr});
+  for (const char* type : {"Activation", "ElementwiseUnary"})
+    family.lowerings.push_back({type, "16 bits", support_curve, lower_curve, nullptr});
   return family;
 }
 

@@ -15,6 +15,7 @@ from interposer.ops import (
     Convolution2d,
     DepthwiseConvolution2d,
     Division,
+    ElementwiseUnary,
     FullyConnected,
     Mean,
     Multiplication,
@@ -22,6 +23,7 @@ from interposer.ops import (
     PoolingAlgorithm,
     Subtraction,
     TransposeConvolution2d,
+    UnaryOperation,
 )
 from interposer.ops.quantization import Requantization
 from tests.backends.cpuacc.single import outcomes, reference_results
@@ -248,6 +250,14 @@ def test_activation_functions_of_every_number(function: ActivationFunction, quan
     op = Activation(function=function, a=0.25 if function is ActivationFunction.LEAKY_RELU else 1.0, b=1.0)
     if function is ActivationFunction.BOUNDED_RELU:
         op = Activation(function=function, a=3.0, b=-1.0)
+    layer = layers.network.add_layer(op, layers.data(2**16), outputs=result(2**16, quantization=quantization))
+    layers.arrays = [np.arange(-(2**15), 2**15, dtype=np.int16)]
+    layers.check(layer)
+
+
+@pytest.mark.parametrize("quantization", [DATA, RESULT, UNIT])
+def test_absolute_values_of_every_number(quantization: Quantization) -> None:
+    layers, op = Layers(), ElementwiseUnary(UnaryOperation.ABS)
     layer = layers.network.add_layer(op, layers.data(2**16), outputs=result(2**16, quantization=quantization))
     layers.arrays = [np.arange(-(2**15), 2**15, dtype=np.int16)]
     layers.check(layer)
