@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from tests import warm
 from tests.backends.gpuacc.test_gpuacc_runs import IMAGE, branches, in_a_process, loaded, small_network
 from tests.parameters import slow_unless
 
+ROOT = Path(__file__).parents[3]
 RUN = """
 import logging, sys
 import numpy as np, interposer as ip
@@ -115,8 +118,64 @@ def test_a_cache_folder_that_cannot_be_written_to_is_logged_and_results_are_righ
 def test_processes_that_compile_one_network_at_the_same_time_have_right_results(folder, tmp_path):
     paths = [tmp_path / f"{number}.npy" for number in range(2)]
     words = [[*warm.python(), "-c", RUN, str(path)] for path in paths]
-    processes = [subprocess.Popen(each, cwd=Path(__file__).parents[3]) for each in words]
+    processes = [subprocess.Popen(each, cwd=ROOT) for each in words]
     assert [process.wait(300) for process in processes] == [0, 0]
     for path in paths:
         check(np.load(path))
     assert "built 0" in in_a_process(RUN, str(tmp_path / "3.npy")).stdout
+
+
+BOTH = """
+import logging
+import numpy as np, interposer as ip
+from interposer.ops import Convolution2d
+from tests.backends.gpuacc.test_gpuacc_runs import IMAGE, branches, loaded
+logging.basicConfig(level=logging.WARNING, format="%(message)s")
+random = np.random.default_rng(0)
+measured = ip.Network("measured")
+x = measured.add_input_layer(0, ip.TensorInfo((1, 64, 20, 20)))
+weights = measured.add_constant_layer(random.normal(0, 0.1, (64, 64, 3, 3)).astype(np.float32))
+measured.add_output_layer(0, measured.add_layer(Convolution2d(), x, weights))
+image = random.normal(0, 1, (1, 64, 20, 20)).astype(np.float32)
+with ip.profile() as profile:
+    results = [loaded(branches(), ["GpuAcc"]).run([IMAGE])[0], loaded(measured, ["GpuAcc"]).run([image])[0]]
+expected = [loaded(branches(), ["CpuRef"]).run([IMAGE])[0], loaded(measured, ["CpuRef"]).run([image])[0]]
+for result, values in zip(results, expected):
+    np.testing.assert_allclose(result, values, rtol=0, atol=1e-5 * np.abs(values).max())
+[built] = [total for total in profile.counters() if total.counter.name == "Programs built"]
+print("built", int(built.value))
+"""
+
+DISK = """
+set -e
+mount -t tmpfs -o size="$1" tmpfs "$2"
+"$3" -c "$4"
+find "$2" -type f | wc -l
+mount -o remount,size=64m "$2"
+"$3" -c "$4"
+"$3" -c "$4"
+"""
+"""Runs a program three times: with a cache folder on a full disk, when the disk has room again, and once more."""
+
+
+@pytest.mark.needs_cpuref
+@pytest.mark.parametrize("fits", slow_unless("one network".__eq__, ["no network", "one network"]))
+def test_a_full_disk_is_logged_once_and_nothing_incomplete_is_read_later(folder, tmp_path, fits):
+    """Of two networks, none or the first can be cached; the way to compute the second one is measured."""
+    own_file_systems = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run([*own_file_systems, f"mount -t tmpfs tmpfs {disk}"], check=False, capture_output=True).returncode:
+        pytest.skip("this system lets a user mount no file system")
+    name, _ = kept(branches())
+    size = (folder / name).stat().st_size + 32768 if fits == "one network" else 32768
+    words = [*own_file_systems, DISK, "sh", str(size), str(disk), sys.executable, BOTH]
+    settings = {**os.environ, "INTERPOSER_CACHE_DIR": str(disk / "cache"), "INTERPOSER_DISABLED_BACKENDS": "CpuAcc"}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=settings, cwd=ROOT, timeout=300)
+    assert done.returncode == 0, done.stderr
+    full, files, room, last = done.stdout.splitlines()
+    assert done.stderr.count("cannot be stored in the cache folder") == 1, done.stderr
+    assert "No space left on device" in done.stderr
+    assert (files, last) == ("1" if fits == "one network" else "0", "built 0")
+    assert full != "built 0"
+    assert (room == full) == (fits == "no network")
