@@ -86,6 +86,22 @@ TEST_P(AccumulateKernel, reduces_integers) {
     }
 }
 
+TEST_P(AccumulateKernel, means_of_many_integers_do_not_overflow) {
+  for (int64_t inner : {1, 40}) {
+    const int64_t extent = 70000;
+    Guarded<int16_t> in(extent * inner, int16_t(-32768)), out(inner);
+    Guarded<uint8_t> bytes(extent * inner, uint8_t(255)), mean(inner);
+    accumulate_kernels_for(isa()).reduce(Reduction::mean, IPR_DTYPE_INT16)(in.data(), out.data(), extent, inner, 0,
+                                                                           inner);
+    accumulate_kernels_for(isa()).reduce(Reduction::mean, IPR_DTYPE_UINT8)(bytes.data(), mean.data(), extent, inner, 0,
+                                                                           inner);
+    for (int64_t c = 0; c < inner; ++c) {
+      ASSERT_EQ(out[c], -32768) << describe("inner", inner);
+      ASSERT_EQ(mean[c], 255) << describe("inner", inner);
+    }
+  }
+}
+
 TEST_P(AccumulateKernel, reduces_float64) {
   Random random;
   for (int64_t extent : {1, 7, 8, 65})

@@ -166,15 +166,70 @@ void reduce_columns(const void* pi, void* po, int64_t extent, int64_t inner, int
     for (int64_t c = first; c < last; ++c) out[c] = reduced<kOperation>(out[c], in[n * inner + c]);
 }
 
+/// The type of sums of integers, and how many rows a sum holds.
+template <class T>
+struct Sums {
+  using Sum = std::conditional_t<sizeof(T) <= 2, uint32_t, uint64_t>;
+  static constexpr int64_t kMostRows = sizeof(T) <= 2 ? 1 << 15 : INT64_MAX;
+  /// A sum as 64 bits.
+  static uint64_t widened(Sum sum) {
+    return Limits<T>::is_signed && sizeof(T) <= 2 ? uint64_t(int64_t(int32_t(sum))) : uint64_t{sum};
+  }
+};
+
+constexpr int64_t kSummed = 32;  // columns whose sums are computed at once
+
+/// Add `kSummed` columns of up to `Sums<T>::kMostRows` rows.
+template <class T>
+void add_columns(const T* in, int64_t rows, int64_t inner, uint64_t* totals) {
+  using Sum = typename Sums<T>::Sum;
+  Sum sums[kSummed] = {};
+  for (int64_t n = 0; n < rows; ++n)
+    for (int64_t c = 0; c < kSummed; ++c) sums[c] += Sum(int64_t(in[n * inner + c]));
+  for (int64_t c = 0; c < kSummed; ++c) totals[c] += Sums<T>::widened(sums[c]);
+}
+
+/// Return the sum of adjacent elements.
+template <class T>
+uint64_t sum_of_row(const T* in, int64_t extent) {
+  uint64_t totals[kSummed] = {}, sum = 0;
+  int64_t n = 0;
+  while (n + kSummed <= extent) {
+    const int64_t rows = (extent - n) / kSummed, some = rows < Sums<T>::kMostRows ? rows : Sums<T>::kMostRows;
+    add_columns(in + n, some, kSummed, totals);
+    n += some * kSummed;
+  }
+  for (uint64_t total : totals) sum += total;
+  for (; n < extent; ++n) sum += uint64_t(int64_t(in[n]));
+  return sum;
+}
+
+/// Write the quotient of a sum, truncated.
+template <class T>
+T truncated_mean(uint64_t sum, uint64_t count) {
+  const bool is_negative = Limits<T>::is_signed && int64_t(sum) < 0;
+  const uint64_t size = (is_negative ? 0 - sum : sum) / count;
+  return T(is_negative ? 0 - size : size);
+}
+
 template <class T>
 void mean_of_integers(const void* pi, void* po, int64_t extent, int64_t inner, int64_t first, int64_t last) {
   const T* in = static_cast<const T*>(pi);
-  for (int64_t c = first; c < last; ++c) {
-    uint64_t sum = 0;
-    for (int64_t n = 0; n < extent; ++n) sum += uint64_t(int64_t(in[n * inner + c]));
-    const bool is_negative = Limits<T>::is_signed && int64_t(sum) < 0;
-    const uint64_t count = uint64_t(extent > 0 ? extent : 1), size = is_negative ? 0 - sum : sum;
-    static_cast<T*>(po)[c] = T(is_negative ? 0 - size / count : size / count);
+  T* out = static_cast<T*>(po);
+  const uint64_t count = uint64_t(extent > 0 ? extent : 1);
+  int64_t c = first;
+  for (; inner > 1 && c + kSummed <= last; c += kSummed) {
+    uint64_t totals[kSummed] = {};
+    for (int64_t n = 0, some; n < extent; n += some) {
+      some = extent - n < Sums<T>::kMostRows ? extent - n : Sums<T>::kMostRows;
+      add_columns(in + n * inner + c, some, inner, totals);
+    }
+    for (int64_t k = 0; k < kSummed; ++k) out[c + k] = truncated_mean<T>(totals[k], count);
+  }
+  for (; c < last; ++c) {
+    uint64_t sum = inner == 1 ? sum_of_row(in, extent) : 0;
+    for (int64_t n = 0; inner > 1 && n < extent; ++n) sum += uint64_t(int64_t(in[n * inner + c]));
+    out[c] = truncated_mean<T>(sum, count);
   }
 }
 
