@@ -68,26 +68,49 @@ void lower_lookup(const Node& node, Builder& builder) {
 
 // ---- OneHot ---------------------------------------------------------------------------------------------------------
 
+constexpr int64_t kCachedBytes = 1 << 14;  // of the result, which are filled and then marked
+
 struct Hot {
   const MoveKernels* kernels;
   bool wide, from_end;
   int64_t outer, depth, inner, item_size;
   char on[8], off[8];
 
+  /// Write the value of set elements at the places of `blocks` blocks of the result.
+  template <class Item, class Index>
+  void mark(const Index* indices, Item* out, int64_t blocks) const {
+    Item set;
+    std::memcpy(&set, on, sizeof set);
+    for (int64_t n = 0; n < blocks; ++n, indices += inner, out += depth * inner)
+      for (int64_t i = 0; i < inner; ++i) {
+        const int64_t index = indices[i] < 0 && from_end ? indices[i] + depth : indices[i];
+        if (index >= 0 && index < depth) out[index * inner + i] = set;
+      }
+  }
+
+  template <class Item>
+  void write(const void* indices, int64_t first, int64_t blocks, void* out) const {
+    Item* to = static_cast<Item*>(out) + first * depth * inner;
+    kernels->fill(reinterpret_cast<char*>(to), off, item_size, blocks * depth * inner);
+    wide ? mark(static_cast<const int64_t*>(indices) + first * inner, to, blocks)
+         : mark(static_cast<const int32_t*>(indices) + first * inner, to, blocks);
+  }
+
+  template <class Item>
   static void run(const Step& step, const Run& run, int part, int parts) {
     const Hot& self = step.as<Hot>();
-    const int64_t block = self.depth * self.inner;
     const Range range = split(self.outer, part, parts);
-    for (int64_t n = range.first; n < range.last; ++n) {
-      char* out = run.at<char>(step.out[0]) + n * block * self.item_size;
-      self.kernels->fill(out, self.off, self.item_size, block);
-      for (int64_t i = 0; i < self.inner; ++i) {
-        int64_t index = index_at(run.at(step.in[0]), self.wide, n * self.inner + i);
-        if (index < 0 && self.from_end) index += self.depth;
-        if (index < 0 || index >= self.depth) continue;
-        std::memcpy(out + (index * self.inner + i) * self.item_size, self.on, size_t(self.item_size));
-      }
-    }
+    const int64_t block_bytes = self.depth * self.inner * self.item_size;
+    const int64_t together = std::max<int64_t>(1, kCachedBytes / std::max<int64_t>(1, block_bytes));
+    for (int64_t n = range.first; n < range.last; n += together)
+      self.write<Item>(run.at(step.in[0]), n, std::min(together, range.last - n), run.at(step.out[0]));
+  }
+
+  Step::Function function() const {
+    return item_size == 1   ? run<uint8_t>
+           : item_size == 2 ? run<uint16_t>
+           : item_size == 4 ? run<uint32_t>
+                            : run<uint64_t>;
   }
 };
 
@@ -112,7 +135,7 @@ void lower_hot(const Node& node, Builder& builder) {
   encode(node.number("off_value"), out, state->off);
   Step step;
   step.name = label(node);
-  step.fn = &Hot::run;
+  step.fn = state->function();
   step.max_parts = parts_for(builder.settings, double(out.bytes()) * cost::kContiguousByteNs);
   step.in = {builder.buffer(node.inputs[0])};
   step.out = {builder.buffer(node.outputs[0])};
