@@ -1,4 +1,5 @@
-// GridSample, and pooling over any number of axes: LpPooling and MaxPoolingWithIndices. One work item for each element.
+// GridSample, RoiAlign, and pooling over any number of axes: LpPooling and MaxPoolingWithIndices. One work item for
+// each element.
 
 #include "gpuacc/lowering.hpp"
 #include "gpuacc/source.hpp"
@@ -245,12 +246,166 @@ void lower_maximum(const ipr::Layer& layer, Plan& plan) {
   plan.set(layer.output(1).index(), indices);
 }
 
+// ---- RoiAlign -------------------------------------------------------------------------------------------------------------
+
+constexpr int kNoOperand = -1;         // of a check: its values are computed from operands
+constexpr int64_t kMostSamples = 256;  // of a bin along an axis, if an attribute has their number
+
+ipr::Verdict region_support(const ipr::Layer& layer, const Target& target) {
+  const ipr::TensorInfo in = layer.input(0), regions = layer.input(1), batches = layer.input(2), out = layer.output(0);
+  if (!is_float(in) || out.dtype() != in.dtype() || out.is_quantized())
+    return ipr::no("input is " + described(in) + "; takes float32 and float16", IPR_REASON_DATA_TYPE);
+  if (!is_float(regions))
+    return ipr::no("regions is " + described(regions) + "; takes float32 and float16", IPR_REASON_DATA_TYPE);
+  if (batches.dtype() != IPR_DTYPE_INT32 && batches.dtype() != IPR_DTYPE_INT64)
+    return ipr::no("batches is " + described(batches) + "; takes int32 and int64", IPR_REASON_DATA_TYPE);
+  if (in.elements() == 0) return ipr::no("the image has no pixels", IPR_REASON_SHAPE);
+  for (const char* name : {"height_sampling_ratio", "width_sampling_ratio"})
+    if (layer.integer(name, 0) > kMostSamples)
+      return ipr::no(std::string(name) + " is greater than " + std::to_string(kMostSamples), IPR_REASON_RESOURCE);
+  if (!target.device.exact_division)
+    return ipr::no("the device does not divide float32 with exact rounding", IPR_REASON_RESOURCE);
+  return ipr::yes();
+}
+
+/// The samples of a region along an axis, in the arithmetic of the reference. The device has exact divisions.
+constexpr char kSampling[] = R"(
+#pragma OPENCL FP_CONTRACT OFF
+typedef struct { float start, step; int count; } Sampling;  // samples of a bin; -1: the region cannot be sampled
+inline Sampling sampling(float start, float end, int bins, int ratio) {
+  const float size = (end - $OFFSET) - (start - $OFFSET);
+  const float step = ($WHOLE && size < 1 ? 1 : size) / bins;  // NaN stays NaN
+  Sampling s = {start - $OFFSET, step, ratio ? ratio : (int)clamp(ceil(step), 0.0f, 1048576.0f)};
+  if (!isfinite(step) || (!ratio && step > 1048576.0f)) s.count = -1;
+  return s;
+}
+)";
+
+/// A sample of a bin along an axis of pixels: the two pixels around it, the weight of the second one, and if it is in
+/// the image. Samples between the first and the last one of `samples_inside` are not all of a large bin, but those
+/// that are in the image, and one beyond each border.
+constexpr char kSamples[] = R"(
+typedef struct { int low, high, inside; float fraction; } Sample;
+inline Sample sample(Sampling s, int bin, int number, int size) {
+  const float place = s.start + s.step * bin + s.step / max(s.count, 1) * (number + 0.5f);
+  const float inner = clamp(place, 0.0f, size - 1.0f);
+  Sample t = {(int)inner, min((int)inner + 1, size - 1), place >= -1 && place <= size, inner - floor(inner)};
+  return t;
+}
+inline int2 samples_inside(Sampling s, int bin, int size, int ratio) {
+  if (ratio || s.count < 1) return (int2)(0, s.count);
+  const float within = s.step / s.count, start = s.start + s.step * bin, most = s.count - 1;
+  const float first = floor((-1 - start) / within) - 2, last = ceil((size - start) / within) + 2;
+  return (int2)((int)clamp(first, 0.0f, most), (int)clamp(last, 0.0f, most) + 1);
+}
+)";
+
+std::string sampling_source(const ipr::Layer& layer) {
+  const bool half_pixel = layer.flag("half_pixel");
+  return Template(kSampling).set("OFFSET", half_pixel ? "0.5f" : "0.0f").set("WHOLE", half_pixel ? "0" : "1").text();
+}
+
+/// The scale of the regions along an axis, and the number of samples of a bin.
+std::vector<Argument> axis_arguments(const ipr::Layer& layer, const char* stride, const char* ratio) {
+  return {real(double(1.0f / float(layer.number(stride, 1)))), number(layer.integer(ratio, 0))};
+}
+
+std::vector<Argument> rule_arguments(const ipr::Layer& layer, const Image& out) {
+  std::vector<Argument> all = {number(out.h), number(out.w)};
+  for (const Argument& one : axis_arguments(layer, "height_stride", "height_sampling_ratio")) all.push_back(one);
+  for (const Argument& one : axis_arguments(layer, "width_stride", "width_sampling_ratio")) all.push_back(one);
+  return all;
+}
+
+/// Let a run fail if a region cannot be sampled: its size is not finite, or too large.
+void check_regions(const ipr::Layer& layer, Plan& plan, const Value& regions, const Image& out) {
+  const Value counts = plan.create(IPR_DTYPE_INT32, {regions.shape[0]});
+  Template source(R"(
+kernel void k(global const $G* restrict regions, global int* restrict counts, int n, int OH, int OW, float sy, int ry,
+              float sx, int rx) {
+  const int i = get_global_id(0);
+  if (i >= n) return;
+  const Sampling down = sampling(LD_$G(4 * i + 1, regions) * sy, LD_$G(4 * i + 3, regions) * sy, OH, ry);
+  const Sampling across = sampling(LD_$G(4 * i, regions) * sx, LD_$G(4 * i + 2, regions) * sx, OW, rx);
+  counts[i] = min(down.count, across.count);
+}
+)");
+  source.set("G", storage(regions.dtype));
+  std::vector<Argument> arguments = {reads(regions), writes(counts), number(counts.elements())};
+  for (const Argument& one : rule_arguments(layer, out)) arguments.push_back(one);
+  plan.launch_elements("count samples",
+                       preamble(plan.profile, plan.device.info) + sampling_source(layer) + source.text(), arguments,
+                       counts.elements());
+  plan.check_values(counts, {layer.index(), kNoOperand, "the numbers of samples of regions", 0, 1 << 20});
+}
+
+constexpr char kMean[] = R"(
+          if (a.inside && b.inside)
+            sum += (ACC)wy * wx * LD_$T(at, x);)";
+
+constexpr char kLargest[] = R"(
+          const float e = LD_$T(at, x) * (wy * a.inside * (wx * b.inside));
+          if (!(e <= largest) && !isnan(largest)) largest = e;)";
+
+void lower_region(const ipr::Layer& layer, Plan& plan) {
+  const bool last = channels_last(layer), largest = layer.text("mode") == "MAX";
+  const Value in = plan.plain(layer.input(0).index()), regions = plan.plain(layer.input(1).index());
+  const Value batches = plan.plain(layer.input(2).index());
+  const Value out = plan.create(in.dtype, shape_of(layer.output(0)));
+  const Image from(in.shape, last), to(out.shape, last);
+  plan.check_values(batches, {layer.index(), 2, "batches", 0, from.n - 1});
+  check_regions(layer, plan, regions, to);
+  Template source(R"(
+kernel void k(global const $T* restrict x, global const $G* restrict regions, global const $I* restrict batches,
+              global $T* restrict y, int count, int N, int C, int H, int W, int xc, int xx, int OH, int OW, float sy, int ry,
+              float sx, int rx) {
+  const int i = get_global_id(0);
+  if (i >= count) return;
+  const int c = $CHANNEL, ox = $COLUMN, oy = $ROW, n = i / (C * OH * OW);
+  const Sampling down = sampling(LD_$G(4 * n + 1, regions) * sy, LD_$G(4 * n + 3, regions) * sy, OH, ry);
+  const Sampling across = sampling(LD_$G(4 * n, regions) * sx, LD_$G(4 * n + 2, regions) * sx, OW, rx);
+  const int2 rows = samples_inside(down, oy, H, ry), columns = samples_inside(across, ox, W, rx);
+  const int image = (int)clamp(batches[n], ($I)0, ($I)(N - 1)) * C * H * W + c * xc;
+  ACC sum = 0;
+  float largest = -INFINITY;
+  for (int j = rows.s0; j < rows.s1; ++j) {
+    const Sample a = sample(down, oy, j, H);
+    for (int k = columns.s0; k < columns.s1; ++k) {
+      const Sample b = sample(across, ox, k, W);
+      for (int corner = 0; corner < 4; ++corner) {
+        const float wy = corner & 1 ? a.fraction : 1 - a.fraction, wx = corner & 2 ? b.fraction : 1 - b.fraction;
+        const int at = image + ((corner & 1 ? a.high : a.low) * W + (corner & 2 ? b.high : b.low)) * xx;
+        {$STEP
+        }
+      }
+    }
+  }
+  ST_$T($RESULT, i, y);
+}
+)");
+  source.set("STEP", largest ? kLargest : kMean);
+  source.set("RESULT",
+             largest ? "isinf(largest) ? 0 : largest" : "(float)(sum / max((ACC)down.count * across.count, (ACC)1))");
+  source.set("CHANNEL", last ? "i % C" : "i / (OH * OW) % C").set("COLUMN", last ? "i / C % OW" : "i % OW");
+  source.set("ROW", last ? "i / (C * OW) % OH" : "i / OW % OH");
+  source.set("T", storage(in.dtype)).set("G", storage(regions.dtype)).set("I", storage(batches.dtype));
+  std::vector<Argument> arguments = {
+      reads(in),      reads(regions), reads(batches), writes(out),       number(out.elements()), number(from.n),
+      number(from.c), number(from.h), number(from.w), number(from.by_c), number(from.by_x)};
+  for (const Argument& one : rule_arguments(layer, to)) arguments.push_back(one);
+  plan.launch_elements("regions",
+                       preamble(plan.profile, plan.device.info) + sampling_source(layer) + kSamples + source.text(),
+                       arguments, out.elements());
+  plan.set(layer.output(0).index(), out);
+}
+
 }  // namespace
 
 Lowerings sampling_lowerings() {
   return {{"GridSample", grid_support, lower_grid},
           {"LpPooling", norm_support, lower_norm},
-          {"MaxPoolingWithIndices", maximum_support, lower_maximum}};
+          {"MaxPoolingWithIndices", maximum_support, lower_maximum},
+          {"RoiAlign", region_support, lower_region}};
 }
 
 }  // namespace gpuacc

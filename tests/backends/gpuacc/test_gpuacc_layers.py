@@ -27,6 +27,8 @@ from interposer.ops import (
     Pooling3d,
     RecurrentDirection,
     RnnSequence,
+    RoiAlign,
+    RoiAlignMode,
     RotaryEmbedding,
     TopK,
 )
@@ -68,6 +70,7 @@ SAMPLED = {
     "Quantize": 65,
     "Reduce": 119,
     "ReverseSequence": 25,
+    "RoiAlign": 11,
     "RnnSequence": 13,
     "RotaryEmbedding": 17,
     "ScatterElements": 73,
@@ -285,3 +288,44 @@ def test_a_normalization_after_a_convolution_is_finite_where_its_result_is(gpuac
     results = [model(x=data) for model in (loaded(network, ["GpuAcc"]), loaded(network, ["CpuRef"]))]
     assert np.isfinite(results[1]).all()
     np.testing.assert_allclose(results[0], results[1], rtol=1e-4)
+
+
+def regions_network(op, shape, regions):
+    network = ip.Network("regions")
+    values = [
+        network.add_input_layer(0, ip.TensorInfo(shape)),
+        network.add_input_layer(1, ip.TensorInfo(regions.shape)),
+    ]
+    batches = network.add_constant_layer(np.zeros(len(regions), np.int32))
+    network.add_output_layer(0, network.add_layer(op, *values, batches))
+    return network
+
+
+@pytest.mark.needs_cpuref
+@pytest.mark.parametrize("mode", RoiAlignMode, ids=str)
+@pytest.mark.parametrize("half_pixel", [False, True])
+def test_regions_that_are_much_larger_than_the_image_are_sampled_like_by_the_reference(gpuacc, mode, half_pixel):
+    op = RoiAlign(2, 3, mode=mode, half_pixel=half_pixel)
+    image = np.random.default_rng(3).normal(0, 1, (1, 2, 5, 6)).astype(np.float32)
+    regions = np.float32([[-300, -900, 280, 700], [2, 1, 400, 2], [1, 1, 1, 1], [50, 3, 90, 4], [4, 4, 1, 0]])
+    network = regions_network(op, image.shape, regions)
+    expected = loaded(network, ["CpuRef"]).run([image, regions])[0]
+    np.testing.assert_allclose(loaded(network, ["GpuAcc"]).run([image, regions])[0], expected, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("corner", [np.nan, np.inf, 1e30])
+def test_a_region_that_cannot_be_sampled_is_an_error(gpuacc, corner):
+    regions = np.float32([[0, 0, 2, 2], [0, 0, corner, 2]])
+    network = regions_network(RoiAlign(2, 2), (1, 2, 5, 6), regions)
+    with pytest.raises(InvalidValueError, match="element 1 of the numbers of samples of regions is -1"):
+        loaded(network, ["GpuAcc"]).run([np.ones((1, 2, 5, 6), np.float32), regions])
+
+
+def test_the_image_of_a_region_that_does_not_exist_is_named(gpuacc):
+    network = ip.Network("regions")
+    infos = [ip.TensorInfo((1, 2, 5, 6)), ip.TensorInfo((2, 4)), ip.TensorInfo((2,), DataType.INT32)]
+    values = [network.add_input_layer(n, info) for n, info in enumerate(infos)]
+    network.add_output_layer(0, network.add_layer(RoiAlign(2, 2), *values))
+    regions = np.float32([[0, 0, 2, 2], [0, 0, 1, 2]])
+    with pytest.raises(InvalidValueError, match=r"batches has 1 at \[1\]; expected 0"):
+        loaded(network, ["GpuAcc"]).run([np.ones((1, 2, 5, 6), np.float32), regions, np.int32([0, 1])])
