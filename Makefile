@@ -71,8 +71,8 @@ test-all: lint  ## the same with the slow tests and newly drawn examples, and on
 batch-test: $(STAMPS)-batch  ## run the examples for Ray and Spark, with workers and jobs that are killed (needs Java)
 	$(PYTEST) tests/examples/test_batch_examples.py $(PYTEST_ARGS)
 
-sanitize: $(STAMPS)-dev  ## build CpuAcc and the bridges with sanitizers, and run the conformance kit, random networks, hosts and threads
-	$(PYTEST) -m slow -k sanitizers tests/backends/cpuacc tests/bridges $(PYTEST_ARGS)
+sanitize: $(STAMPS)-dev  ## build CpuAcc, GpuAcc and the bridges with sanitizers, and run the conformance kit, random networks, hosts and threads
+	$(PYTEST) -m slow -k sanitizers tests/backends tests/bridges $(PYTEST_ARGS)
 
 exports: $(STAMPS)-exports  ## install PyTorch, so that `make test` tries what it exports too (200 MB and more)
 

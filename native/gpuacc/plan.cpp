@@ -13,6 +13,11 @@ constexpr int64_t kMostElements = std::numeric_limits<int32_t>::max();
 
 int64_t rounded_up(int64_t count, int64_t multiple) { return (count + multiple - 1) / multiple * multiple; }
 
+/// Copies bytes to a constant. `from` may be null if there are none.
+std::function<void(char*)> copier(const void* from, uint64_t bytes) {
+  return [=](char* to) { std::copy_n(static_cast<const char*>(from), bytes, to); };
+}
+
 }  // namespace
 
 void collapse(Shape& shape, std::vector<Shape*> strides) {
@@ -137,8 +142,7 @@ Value Plan::tensor_constant(const ipr::TensorInfo& info) {
   Value value;
   value.dtype = info.dtype();
   value.shape = shape_of(info);
-  value.buffer = constant(key(info, "plain"), info.bytes(),
-                          [&](char* to) { std::memcpy(to, info.constant().data, size_t(info.bytes())); });
+  value.buffer = constant(key(info, "plain"), info.bytes(), copier(info.constant().data, info.bytes()));
   return value;
 }
 
@@ -208,11 +212,11 @@ std::string Plan::key(const ipr::TensorInfo& info, const std::string& packing) c
 }
 
 int Plan::floats(const std::vector<float>& values) {
-  return constant("", values.size() * 4, [&](char* to) { std::memcpy(to, values.data(), values.size() * 4); });
+  return constant("", values.size() * 4, copier(values.data(), values.size() * 4));
 }
 
 int Plan::integers(const std::vector<int32_t>& values) {
-  return constant("", values.size() * 4, [&](char* to) { std::memcpy(to, values.data(), values.size() * 4); });
+  return constant("", values.size() * 4, copier(values.data(), values.size() * 4));
 }
 
 void Plan::launch(std::string name, std::string source, std::vector<Argument> arguments, std::array<int64_t, 3> global,

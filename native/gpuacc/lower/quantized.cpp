@@ -383,8 +383,9 @@ void lower_quantized_product(const ipr::Layer& layer, Plan& plan) {
   for (int64_t c = 0; c < outputs; ++c)
     ratios.push_back(double(float(scales[scales.size() == 1 ? 0 : size_t(c)])) * double(scale32(layer.input(0))) /
                      double(scale32(layer.output(0))));
-  const int factors =
-      plan.constant("", ratios.size() * 8, [&](char* to) { std::memcpy(to, ratios.data(), ratios.size() * 8); });
+  const int factors = plan.constant("", ratios.size() * 8, [&](char* to) {
+    std::copy_n(reinterpret_cast<const char*>(ratios.data()), ratios.size() * 8, to);
+  });
   const Value y = plan.create(x.dtype, shape_of(layer.output(0)));
   Template source(R"(
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.native import compiler_for
+from tests.native import compiler_for, install_plugin
 
 SOURCES = Path(__file__).parents[3] / "native"
 
 
-def built(folder: Path, *, sanitize: str = "") -> Path:
-    """Return the shared object of CpuAcc, alone in a folder.
+def built(folder: Path, *, backend: str = "CpuAcc", sanitize: str = "") -> Path:
+    """Return the shared object of a backend, alone in a folder.
 
     It is built in `folder`; only changed files are compiled again.
     """
@@ -24,10 +24,10 @@ def built(folder: Path, *, sanitize: str = "") -> Path:
         pytest.skip("there is no CMake")
     options = [f"-DNATIVE_SANITIZE={sanitize}", "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_CXX_COMPILER={compiler}"]
     _run("cmake", "-S", SOURCES, "-B", folder / "build", *options)
-    _run("cmake", "--build", folder / "build", "--parallel", str(os.cpu_count() or 1))
-    _run("cmake", "--install", folder / "build", "--prefix", folder / "installed")
-    [library] = (folder / "installed").rglob("Interposer_CpuAcc_backend.so")
-    return library
+    target, parallel = backend.lower(), str(os.cpu_count() or 1)
+    _run("cmake", "--build", folder / "build", "--target", target, "--parallel", parallel)
+    [library] = (folder / "build").rglob(f"Interposer_{backend}_backend.so")
+    return install_plugin(library, folder / "alone", library.name)
 
 
 def sanitizer_environment() -> dict[str, str]:
