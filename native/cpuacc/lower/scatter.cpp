@@ -58,7 +58,15 @@ struct Tuples {
     return found;
   }
 
-  /// The same outside of runs; nothing if an index is out of range.
+  /// The row of a tuple whose indices are known to be in range.
+  template <class Index>
+  int64_t row_of(const Index* tuple) const {
+    int64_t found = 0;
+    for (size_t n = 0; n < extents.size(); ++n) found += (tuple[n] < 0 ? tuple[n] + extents[n] : tuple[n]) * steps[n];
+    return found;
+  }
+
+  /// The row outside of runs; nothing if an index is out of range.
   std::optional<int64_t> known_row(const Indices& indices, int64_t tuple) const {
     int64_t found = 0;
     const int64_t depth = int64_t(extents.size());
@@ -453,6 +461,30 @@ struct ScatterRows {
     }
   }
 
+  /// Replace single elements.
+  template <class Item, class Index>
+  void replace(const Index* tuple, const Item* updates, Item* out) const {
+    for (int64_t n = 0; n < count; ++n, tuple += tuples.extents.size()) out[tuples.row_of(tuple)] = updates[n];
+  }
+
+  template <class Item>
+  static void run_items(const Step& step, const Run& run, int, int) {
+    const ScatterRows& self = step.as<ScatterRows>();
+    const Item* updates = run.at<Item>(step.in[1]);
+    Item* out = run.at<Item>(step.out[0]);
+    self.tuples.wide ? self.replace(run.at<int64_t>(step.in[0]), updates, out)
+                     : self.replace(run.at<int32_t>(step.in[0]), updates, out);
+  }
+
+  /// The function for indices that are data.
+  Step::Function function() const {
+    if (!copies || inner != 1) return run;
+    return item_size == 1   ? run_items<uint8_t>
+           : item_size == 2 ? run_items<uint16_t>
+           : item_size == 4 ? run_items<uint32_t>
+                            : run_items<uint64_t>;
+  }
+
   static void run_stretches(const Step& step, const Run& run, int part, int parts) {
     const ScatterRows& self = step.as<ScatterRows>();
     const Range own = split(self.rows, part, parts);
@@ -488,7 +520,7 @@ void lower_scatter_nd(const Node& node, Builder& builder) {
   step.name = label(node);
   state->stretches = stretches_of(state->tuples, indices, state->count, std::max<int64_t>(state->count, 1), 0);
   const bool known = !state->stretches.empty();
-  step.fn = known ? &ScatterRows::run_stretches : &ScatterRows::run;
+  step.fn = known ? &ScatterRows::run_stretches : state->function();
   if (!known) step.check = &ScatterRows::check;
   const bool is_divided = state->inner >= 32 || known;
   step.max_parts = is_divided ? parts_for(builder.settings, double(updates.elements()) * cost::kElementNs) : 1;
@@ -508,6 +540,23 @@ struct ScatterElements {
   static void check(const Step& step, const Run& run, int, int) {
     const ScatterElements& self = step.as<ScatterElements>();
     self.elements.each(run.at(step.in[0]), run, {0, self.count}, [](int64_t, int64_t) {});
+  }
+
+  template <class Item>
+  static void replace(const Step& step, const Run& run, int, int) {
+    const ScatterElements& self = step.as<ScatterElements>();
+    const Item* updates = run.at<Item>(step.in[1]);
+    Item* out = run.at<Item>(step.out[0]);
+    self.elements.each(run.at(step.in[0]), run, {0, self.count},
+                       [&](int64_t n, int64_t place) { out[place] = updates[n]; });
+  }
+
+  Step::Function function(Combine combine) const {
+    if (combine != Combine::update) return run;
+    return item_size == 1   ? replace<uint8_t>
+           : item_size == 2 ? replace<uint16_t>
+           : item_size == 4 ? replace<uint32_t>
+                            : replace<uint64_t>;
   }
 
   static void run(const Step& step, const Run& run, int, int) {
@@ -530,7 +579,7 @@ void lower_scatter_elements(const Node& node, Builder& builder) {
   state->item_size = int64_t(ipr::item_size(out.dtype));
   Step step;
   step.name = label(node);
-  step.fn = &ScatterElements::run;
+  step.fn = state->function(combine_of(node));
   step.check = &ScatterElements::check;
   step.in = {builder.buffer(node.inputs[1]), builder.buffer(node.inputs[2])};
   step.out = {builder.buffer(node.outputs[0])};
