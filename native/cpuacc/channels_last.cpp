@@ -112,11 +112,18 @@ bool has_integers(const Node& node, const Tensor& in, const Tensor& out) {
   return node.type == "IntegerConvolution2d" || (is_quantized8(in) && is_quantized8(out));
 }
 
-/// Return whether a layer reads the transposition of an image of bytes to channels first.
+/// Return whether an image without its transposition is worthwhile: one of bytes, or one that a layer makes smaller, so
+/// that fewer elements are transposed after it.
+bool is_worthwhile(const Graph& graph, const Node& node, const Tensor& in) {
+  if (in.dtype == IPR_DTYPE_INT8 || in.dtype == IPR_DTYPE_UINT8) return true;
+  return node.type == "Resize" && graph.out(node).elements() < in.elements();
+}
+
+/// Return whether a layer reads the transposition of an image to channels first, and would rather read the image.
 template <class Nodes>
 bool reads_transposed(const Graph& graph, const Nodes& nodes, const Node& node) {
   const Tensor* in = graph.in(node, 0);
-  if (!in || (in->dtype != IPR_DTYPE_INT8 && in->dtype != IPR_DTYPE_UINT8) || in->producer < 0) return false;
+  if (!in || in->producer < 0 || !is_worthwhile(graph, node, *in)) return false;
   const Node& producer = nodes[size_t(in->producer)];
   return producer.type == "Transpose" && producer.integers("permutation") == kToFirst;
 }

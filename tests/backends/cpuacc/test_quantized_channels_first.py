@@ -231,3 +231,18 @@ def test_int8_images_with_residuals_and_clamps_are_equal() -> None:
 
     assert found.dtype == DataType.INT8.numpy
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [DataType.FLOAT32, DataType.FLOAT16, DataType.INT32])
+@pytest.mark.parametrize("method", list(ResizeMethod))
+def test_a_smaller_image_between_transpositions(dtype: DataType, method: ResizeMethod) -> None:
+    network, random = ip.Network("smaller"), np.random.default_rng(5)
+    x = network.add_input_layer(0, TensorInfo((2, 12, 9, 5), dtype), name="x")
+    first = network.add_layer(Transpose((0, 3, 1, 2)), x)
+    small = network.add_layer(Resize(4, 3, method=method, data_layout=FIRST), first)
+    network.add_output_layer(0, network.add_layer(Transpose((0, 2, 3, 1)), small))
+    network.add_output_layer(1, network.add_layer(Addition(), small, small))
+    array = random.integers(-50, 50, (2, 12, 9, 5)).astype(dtype.numpy)
+    results = ip.load(network, ["CpuAcc"]).run([array])
+    for result, expected in zip(results, reference_results(network, [array]), strict=True):
+        np.testing.assert_allclose(result.astype(np.float64), expected.astype(np.float64), rtol=1e-2, atol=1e-5)
