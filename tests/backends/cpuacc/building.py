@@ -30,10 +30,14 @@ def built(folder: Path, *, backend: str = "CpuAcc", sanitize: str = "") -> Path:
     return install_plugin(library, folder / "alone", library.name)
 
 
-def sanitizer_environment() -> dict[str, str]:
-    """What a process needs that loads a shared object built with sanitizers."""
+def sanitizer_environment(*libraries: str) -> dict[str, str]:
+    """What a process needs that loads a shared object built with sanitizers; `libraries` are those of the sanitizers.
+
+    By default, they are those of AddressSanitizer and UndefinedBehaviorSanitizer.
+    """
     compiler = compiler_for("c++")
-    words = [[compiler, f"-print-file-name={name}"] for name in ("libasan.so", "libubsan.so", "libstdc++.so")]
+    names = (*(libraries or ("libasan.so", "libubsan.so")), "libstdc++.so")
+    words = [[compiler, f"-print-file-name={name}"] for name in names]
     paths = [_run(*word).strip() for word in words]
     if not all(map(os.path.isabs, paths)):
         pytest.skip(f"{compiler} has no sanitizers")
