@@ -51,7 +51,7 @@ class Kernel:
 
 
 KERNELS: Final = (
-    Kernel("float32 tile, 5 pixels x 16", "neon", "matmul_f32", "micro_kernel<5, 1, 16>", "fmla"),
+    Kernel("float32 tile, 5 pixels x 16", "neon", "matmul_f32", "micro_kernel<5, 4, 16>", "fmla"),
     Kernel("float32 vector x matrix", "neon", "matmul_f32", "gemv_panel<2, false>", "fmla"),
     Kernel("LSTM, hidden states", "neon", "lstm", "step_by_lane", "fmla"),
     Kernel("GRU, hidden states", "neon", "lstm", "multiply_gates<3, false>", "fmla"),

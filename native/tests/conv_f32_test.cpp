@@ -144,7 +144,8 @@ void check_pointwise(native::Isa isa, int pixels, int depth, int outputs, PostOp
   Floats packed(pack_panels(weights, outputs, depth, 1, kernels.panel, 16, kernels.bfloat16)),
       biases(padded_to_block(bias));
   Floats out(blocks_of(outputs) * pixels * 16), scratch(staged_words(depth, pixels) + 16);
-  const Gemm gemm{depth, int32_t(blocks_of(outputs)), packed.data(), biases.data(), make_epilogue(kind)};
+  const Gemm gemm{depth,         int32_t(blocks_of(outputs)), packed.data(),
+                  biases.data(), make_epilogue(kind),         last_of(outputs)};
   const int64_t block = int64_t{pixels} * 16;
   const int middle = pixels / 3;
   for (const OutputRange& range : {OutputRange{0, middle, 0, gemm.blocks}, OutputRange{middle, pixels, 0, gemm.blocks}})
@@ -162,6 +163,11 @@ TEST_P(PointwiseKernel, multiplies_every_number_of_pixels_around_a_tile) {
     check_pointwise(isa(), pixels, 16, 16, PostOps::none);
     check_pointwise(isa(), pixels, 24, 48, PostOps::residual);
   }
+}
+
+TEST_P(PointwiseKernel, multiplies_pixels_around_a_tile_whose_last_block_is_not_full) {
+  for (int pixels = 1; pixels <= 26; ++pixels)
+    for (int outputs : {3, 8, 20, 23, 28}) check_pointwise(isa(), pixels, 22, outputs, PostOps::residual);
 }
 
 TEST_P(PointwiseKernel, multiplies_every_depth_around_a_block) {
@@ -239,13 +245,15 @@ void check_convolve(native::Isa isa, const Geometry& g, Input layout, Reading re
   reading.drops = reading.drops && !planar, reading.in_place = reading.in_place && !pairs;
   const std::vector<Segment> segments = reading.drops ? segments_of(columns_of(g)) : one_segment(columns_of(g));
   Convolution c = make_convolution(g, reading, planar, segments);
-  c.gemm = {g.channels, int32_t(blocks_of(g.outputs)), packed.data(), biases.data(), make_epilogue(kind)};
+  c.gemm = {g.channels,    int32_t(blocks_of(g.outputs)), packed.data(),
+            biases.data(), make_epilogue(kind),           last_of(g.outputs)};
   const std::vector<int32_t> taps = make_taps(c);
   std::vector<int32_t> positions(taps.size());
   for (size_t n = 0; n < positions.size(); ++n) positions[n] = int32_t(n);
   c.taps = taps.data(), c.positions = positions.data();
   Floats out(blocks_of(g.outputs) * places * 16);
-  Floats scratch(StripLayout(c).channel * (planar ? g.channels : blocks_of(g.channels) * 16) + 2 * g.taps());
+  Floats scratch(StripLayout(c).channel * (planar ? g.channels : blocks_of(g.channels) * 16) +
+                 (planar ? int{kReadAhead} : 2 * g.taps()));
   const int rows = g.out_depth * g.out_height, middle = rows / 2;
   for (const OutputRange& range :
        {OutputRange{0, middle, 0, c.gemm.blocks}, OutputRange{middle, rows, 0, c.gemm.blocks}})
@@ -305,6 +313,14 @@ TEST_P(ConvolveKernel, takes_every_width_around_a_tile) {
     check_convolve(isa(), make_geometry(8, 32, 3, width, 3, 1, 1), Input::blocked, {2}, PostOps::residual);
 }
 
+TEST_P(ConvolveKernel, takes_every_width_of_planes_around_a_tile_for_every_last_block) {
+  for (int width = 1; width <= 30; ++width)
+    for (int outputs : {3, 8, 16, 21}) {
+      const Geometry g = make_geometry(3, outputs, 5, 2 * width, 3, 2, 1);
+      check_convolve(isa(), g, width % 4 ? Input::nhwc : Input::nchw, {2}, PostOps(width % int(PostOps::kCount)));
+    }
+}
+
 TEST_P(ConvolveKernel, leaves_out_taps_that_only_read_padding) {
   int n = 0;
   for (int kernel : {1, 2, 3, 5})
@@ -357,7 +373,7 @@ TEST_P(ConvolveKernel, adds_planes_in_place_over_rows_that_meet_the_same_taps) {
 
 Depthwise make_depthwise(const Geometry& g, const float* weights, const float* bias, PostOps kind) {
   Depthwise d{};
-  d.blocks = int32_t(blocks_of(g.channels));
+  d.blocks = int32_t(blocks_of(g.channels)), d.last = last_of(g.channels);
   d.depth = g.depth, d.height = g.height, d.width = g.width;
   d.out_depth = g.out_depth, d.out_height = g.out_height, d.out_width = g.out_width;
   d.kernel_depth = g.kernel_depth, d.kernel_height = g.kernel_height, d.kernel_width = g.kernel_width;
@@ -436,7 +452,8 @@ void check_groups(native::Isa isa, const Geometry& g, int inputs, int group_outp
   Floats in(to_blocked(image, channels, size, kNan)), residual(to_blocked(added, outputs, places, 0));
   Floats packed(table), biases(padded_to_block(bias));
   Depthwise d = make_depthwise(g, packed.data(), biases.data(), kind);
-  d.blocks = int32_t(blocks_of(outputs)), d.inputs = inputs, d.sources = sources.data(), d.lanes = lanes.data();
+  d.blocks = int32_t(blocks_of(outputs)), d.last = last_of(outputs), d.inputs = inputs, d.sources = sources.data(),
+  d.lanes = lanes.data();
   Floats out(int64_t{d.blocks} * places * 16), scratch(ring_floats(d));
   run_depthwise(kernels, d, in, out, takes_residual(kind) ? residual.data() : nullptr, scratch);
   expect_near(from_blocked(out, outputs, places), with_epilogue(kind, expected, added), outputs * places, 2e-5,
@@ -487,7 +504,8 @@ TEST_P(DepthwiseKernel, expands_the_channels_of_groups) {
 TEST_P(DepthwiseKernel, computes_two_rows_of_narrow_images_at_once) {
   for (int width = 1; width <= 8; ++width)
     for (int height : {1, 2, 3, 4, 7})
-      check_depthwise(isa(), make_geometry(16, 16, height, width, 3, 1, 1), PostOps::residual);
+      for (int channels : {16, 24})
+        check_depthwise(isa(), make_geometry(channels, channels, height, width, 3, 1, 1), PostOps::residual);
 }
 
 TEST_P(DepthwiseKernel, computes_narrow_images_with_dilated_columns_and_without_padding) {

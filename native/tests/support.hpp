@@ -153,6 +153,8 @@ std::string describe(const Named&... named) {
 // ---- Layouts --------------------------------------------------------------------------------------------------------
 
 inline int64_t blocks_of(int64_t channels) { return (channels + 15) / 16; }
+/// Channels of the last block.
+inline int32_t last_of(int64_t channels) { return static_cast<int32_t>((channels + 15) % 16 + 1); }
 
 /// An image (channels, pixels) as nChw16c: [channel / 16][pixel][channel % 16]. Lanes past the last channel hold
 /// `padding`.

@@ -56,7 +56,7 @@ class ExpandedRows {
     t.low = p.epilogue.low;
     t.high = p.epilogue.high;
     t.prefetch = reinterpret_cast<const char*>(t.b + int64_t{blocks} * 16 * t.depth);
-    run_micro_kernels<16>(t, d.width, blocks, 16, p.epilogue);
+    run_micro_kernels<16>(t, d.width, vectors_of_panel_at(p, block, blocks), 16, p.epilogue);
   }
 
   float* at(int block, int y) const { return memory_ + (int64_t{block} * size_ + y % size_) * width_ * 16; }
@@ -77,7 +77,8 @@ inline void depthwise_block_rows(const Depthwise& c, DepthwiseRow& d, int block,
   d.bias = c.bias + block * 16;
   d.out = out;
   d.pixel = 16;
-  rows == 2 ? depthwise_two_rows(d) : depthwise_row(d, c);
+  d.lanes = lanes_of_block(c, block);
+  depthwise_rows(d, c, rows);
   if (c.epilogue.count) apply_post_ops(c.epilogue, out, nullptr, 0, 16, rows * c.out_width, 1);
 }
 

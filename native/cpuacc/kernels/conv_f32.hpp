@@ -64,6 +64,9 @@ struct StripLayout {
   int64_t plane, channel;  // pixels
 };
 
+/// Pixels after the end of a planar strip that kernels may load.
+constexpr int32_t kReadAhead = 3;
+
 /// The offset in floats from the first pixel of a tile to a tap, in a strip or in the image.
 static inline int64_t offset_of_tap(const Convolution& c, int channel, int z, int y, int x) {
   if (!c.in_place) {
@@ -105,6 +108,7 @@ struct Depthwise {
   const Segment* segments = nullptr;
   bool exact = false;             // no segment reads padding
   OutputStrides out = {0, 0, 0};  // all 0: rows are contiguous
+  int32_t last = 16;              // channels of the last block
 };
 
 /// Rows of a window.

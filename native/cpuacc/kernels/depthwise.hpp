@@ -26,24 +26,37 @@ struct DepthwiseRow {
   int64_t pixel;  // floats from one output pixel to the next
   int width;
   float low, high;
+  int lanes = 16;  // of the block that are computed; the others become zero
+};
+
+/// Where a tile reads a row: from `at` floats after its beginning. Columns before `left` and from `right` on are zero.
+struct SeenColumns {
+  int64_t at;
+  int left, right;
+
+  SeenColumns(const DepthwiseRow& d, int first, int count, int v)
+      : at((int64_t{first} - d.before) * 16 + v), left(d.columns ? d.before - first : 0),
+        right(d.columns ? left + d.columns : count) {}
 };
 
 alignas(64) constexpr float kZeros[16] = {};
 
 /// Add the products of input row `r`, counted from the first output row, to the sums of output rows [kFirst, kLast).
 template <int kWindow, int kStride, int kOut, int kFirst, int kLast, int kRows>
-CPUACC_INLINE void depthwise_taps(const DepthwiseRow& d, int r, int x, int v, Vec (&sums)[kRows][kOut]) {
+CPUACC_INLINE void depthwise_taps(const DepthwiseRow& d, const SeenColumns& columns, int r, const float* window,
+                                  Vec (&sums)[kRows][kOut]) {
   constexpr int kSeen = (kOut - 1) * kStride + kWindow, kMaxBeside = kWindow / 2;
-  const int left = d.columns ? d.before - x * kStride : 0, right = d.columns ? left + d.columns : kSeen;
-  const float* p = d.rows[r] + (x * kStride - d.before) * 16 + v;
+  const float* p = d.rows[r] + columns.at;
+  asm("" : "+r"(p));  // else the compiler keeps the distances of all columns from the beginning of the row in registers
   Vec weights[kRows][kWindow];
 #pragma GCC unroll 2
   for (int y = kFirst; y < kLast; ++y)
 #pragma GCC unroll 8
-    for (int k = 0; k < kWindow; ++k) weights[y][k] = load(d.weights + ((r - y) * kWindow + k) * 16 + v);
+    for (int k = 0; k < kWindow; ++k) weights[y][k] = load(window + ((r - y) * kWindow + k) * 16);
 #pragma GCC unroll 40
   for (int column = 0; column < kSeen; ++column) {
-    const bool outside = (column < kMaxBeside && column < left) || (column >= kSeen - kMaxBeside && column >= right);
+    const bool outside =
+        (column < kMaxBeside && column < columns.left) || (column >= kSeen - kMaxBeside && column >= columns.right);
     Vec seen = load(outside ? kZeros : p + column * 16);
 #pragma GCC unroll 2
     for (int y = kFirst; y < kLast; ++y)
@@ -58,12 +71,13 @@ CPUACC_INLINE void depthwise_taps(const DepthwiseRow& d, int r, int x, int v, Ve
 template <int kOut>
 CPUACC_INLINE void store_outputs(const DepthwiseRow& d, int x, int v, Vec (&sums)[kOut]) {
   const Vec low = broadcast(d.low), high = broadcast(d.high);
-  const int64_t at = x * d.pixel + v;
+  const int64_t pixel = d.pixel, at = x * pixel + v;
+  if (d.residual)
 #pragma GCC unroll 16
-  for (int i = 0; i < kOut; ++i) {
-    if (d.residual) sums[i] += load(d.residual + at + i * d.pixel);
-    store(d.out + at + i * d.pixel, at_most(at_least(sums[i], low), high));
-  }
+    for (int i = 0; i < kOut; ++i) sums[i] += load(d.residual + at + i * pixel);
+  float* out = d.out + at;
+#pragma GCC unroll 16
+  for (int i = 0; i < kOut; ++i, out += pixel) store(out, at_most(at_least(sums[i], low), high));
 }
 
 /// Compute kOut neighbouring outputs of kRows rows for one vector of channels. Each input is loaded once. Two rows are
@@ -76,47 +90,55 @@ CPUACC_INLINE void depthwise_tile(const DepthwiseRow& d, int kernel_height, int 
   for (int y = 0; y < kRows; ++y)
 #pragma GCC unroll 16
     for (int i = 0; i < kOut; ++i) sums[y][i] = bias;
-  if (kRows == 2 && d.rows[0]) depthwise_taps<kWindow, kStride, kOut, 0, 1>(d, 0, x, v, sums);
+  const SeenColumns columns(d, x * kStride, (kOut - 1) * kStride + kWindow, v);
+  const float* window = d.weights + v;
+  if (kRows == 2 && d.rows[0]) depthwise_taps<kWindow, kStride, kOut, 0, 1>(d, columns, 0, window, sums);
   for (int r = kRows - 1; r < kernel_height; ++r)
-    if (d.rows[r]) depthwise_taps<kWindow, kStride, kOut, 0, kRows>(d, r, x, v, sums);
+    if (d.rows[r]) depthwise_taps<kWindow, kStride, kOut, 0, kRows>(d, columns, r, window, sums);
   if (kRows == 2 && d.rows[kernel_height])
-    depthwise_taps<kWindow, kStride, kOut, kRows - 1, kRows>(d, kernel_height, x, v, sums);
+    depthwise_taps<kWindow, kStride, kOut, kRows - 1, kRows>(d, columns, kernel_height, window, sums);
 #pragma GCC unroll 2
   for (int y = 0; y < kRows; ++y) store_outputs(d, x + y * d.width, v, sums[y]);
 }
 
+constexpr int kMostOutputs = kRegisters == 32 ? 14 : 7;
+
+template <int kWindow, int kStride, int kOut>
+__attribute__((noinline)) void depthwise_columns(const DepthwiseRow& d, int kernel_height, int x) {
+  for (int v = 0; v < d.lanes; v += kLanes) depthwise_tile<kWindow, kStride, kOut>(d, kernel_height, x, v);
+}
+
+using DepthwiseColumns = void (*)(const DepthwiseRow&, int kernel_height, int x);
+
+#define CPUACC_OUTPUTS(n) depthwise_columns<kWindow, kStride, (n <= kMostOutputs ? n : 1)>
 template <int kWindow, int kStride>
-__attribute__((noinline)) void depthwise_row(const DepthwiseRow& d, int kernel_height) {
-  constexpr int kMax = kRegisters == 32 ? 14 : 7;
-  for (int v = 0; v < 16; v += kLanes) {
-    int x = 0;
-    for (; x + kMax <= d.width; x += kMax) depthwise_tile<kWindow, kStride, kMax>(d, kernel_height, x, v);
-    if (kMax > 7 && x + 7 <= d.width) depthwise_tile<kWindow, kStride, 7>(d, kernel_height, x, v), x += 7;
-    switch (d.width - x) {
-      case 6:
-        depthwise_tile<kWindow, kStride, 6>(d, kernel_height, x, v);
-        break;
-      case 5:
-        depthwise_tile<kWindow, kStride, 5>(d, kernel_height, x, v);
-        break;
-      case 4:
-        depthwise_tile<kWindow, kStride, 4>(d, kernel_height, x, v);
-        break;
-      case 3:
-        depthwise_tile<kWindow, kStride, 3>(d, kernel_height, x, v);
-        break;
-      case 2:
-        depthwise_tile<kWindow, kStride, 2>(d, kernel_height, x, v);
-        break;
-      case 1:
-        depthwise_tile<kWindow, kStride, 1>(d, kernel_height, x, v);
-    }
-  }
+constexpr DepthwiseColumns kDepthwiseColumns[15] = {nullptr,
+                                                    CPUACC_OUTPUTS(1),
+                                                    CPUACC_OUTPUTS(2),
+                                                    CPUACC_OUTPUTS(3),
+                                                    CPUACC_OUTPUTS(4),
+                                                    CPUACC_OUTPUTS(5),
+                                                    CPUACC_OUTPUTS(6),
+                                                    CPUACC_OUTPUTS(7),
+                                                    CPUACC_OUTPUTS(8),
+                                                    CPUACC_OUTPUTS(9),
+                                                    CPUACC_OUTPUTS(10),
+                                                    CPUACC_OUTPUTS(11),
+                                                    CPUACC_OUTPUTS(12),
+                                                    CPUACC_OUTPUTS(13),
+                                                    CPUACC_OUTPUTS(14)};
+#undef CPUACC_OUTPUTS
+
+template <int kWindow, int kStride>
+inline void depthwise_row(const DepthwiseRow& d, int kernel_height) {
+  const RowTiles tiles(d.width, kMostOutputs);
+  for (int tile = 0, x = 0; tile < tiles.tiles; x += tiles.of(tile++))
+    kDepthwiseColumns<kWindow, kStride>[tiles.of(tile)](d, kernel_height, x);
 }
 
 /// Compute two rows of up to 7 outputs of a 3x3 window with stride 1.
 __attribute__((noinline)) void depthwise_two_rows(const DepthwiseRow& d) {
-  for (int v = 0; v < 16; v += kLanes) {
+  for (int v = 0; v < d.lanes; v += kLanes) {
     switch (d.width) {
       case 7:
         depthwise_tile<3, 1, 7, 2>(d, 3, 0, v);
@@ -141,8 +163,6 @@ __attribute__((noinline)) void depthwise_two_rows(const DepthwiseRow& d) {
     }
   }
 }
-
-constexpr int kMostOutputs = kRegisters == 32 ? 14 : 7;
 
 /// Compute kOut neighbouring outputs for one vector of channels, with columns [tap, tap_end) of any window. A kStride
 /// of 0 stands for any stride.
@@ -198,7 +218,7 @@ inline void depthwise_row_any(const DepthwiseRow& d, const Depthwise& c) {
   for (int n = 0; n < (c.segment_count ? c.segment_count : 1); ++n) {
     const Segment& s = segments[n];
     const RowTiles tiles(s.last - s.first, kMostOutputs);
-    for (int v = 0; v < 16; v += kLanes)
+    for (int v = 0; v < d.lanes; v += kLanes)
       for (int tile = 0, x = s.first; tile < tiles.tiles; x += tiles.of(tile++))
         kernels[tiles.of(tile)](d, c, x, v, s.tap, s.tap_end);
   }
@@ -221,11 +241,26 @@ inline void depthwise_dense_row(const DepthwiseRow& d, const Depthwise& c) {
   c.stride_x == 1 ? depthwise_row<kWindow, 1>(d, window_rows(c)) : depthwise_row<kWindow, 2>(d, window_rows(c));
 }
 
-inline void depthwise_row(const DepthwiseRow& d, const Depthwise& c) {
+inline void depthwise_one_row(const DepthwiseRow& d, const Depthwise& c) {
   if (!is_dense(c)) return depthwise_row_any(d, c);
   if (c.kernel_width == 3) return depthwise_dense_row<3>(d, c);
   if (c.kernel_width == 5) return depthwise_dense_row<5>(d, c);
   if constexpr (kRegisters == 32) depthwise_dense_row<7>(d, c);
+}
+
+/// Lanes of a block that have channels, in whole vectors.
+inline int lanes_of_block(const Depthwise& c, int block) {
+  return block + 1 < c.blocks ? 16 : (c.last + kLanes - 1) / kLanes * kLanes;
+}
+
+/// Compute one row, or two neighbouring ones, of one block.
+inline void depthwise_rows(const DepthwiseRow& d, const Depthwise& c, int rows) {
+  rows == 2 ? depthwise_two_rows(d) : depthwise_one_row(d, c);
+  const int64_t pixel = d.pixel;
+  for (int v = d.lanes; v < 16; v += kLanes) {
+    float* out = d.out + v;
+    for (int left = rows * d.width; left > 0; --left, out += pixel) store(out, Vec{});
+  }
 }
 
 /// Select 16 lanes of a block of channels, into vectors of expanded channels.
@@ -299,7 +334,7 @@ class RowRing {
   }
 
   /// Copy a row with its padding. A negative padding on the left crops the first columns of the image.
-  void fill(int d, int y) const {
+  __attribute__((noinline)) void fill(int d, int y) const {
     const int padding = c_.pad_left > 0 ? c_.pad_left : 0, before = c_.pad_left < 0 ? -c_.pad_left : 0,
               cropped = before < c_.width ? before : c_.width, columns = c_.width - cropped;
     const float* row = in_ + plane_of(d) * plane_ + (int64_t{y} * c_.width + cropped) * 16;
@@ -362,6 +397,7 @@ void depthwise(const Depthwise& c, const float* in, float* out, const float* res
               end = last - done < c.out_height - y ? y + static_cast<int>(last - done) : c.out_height;
     d.weights = c.weights + int64_t{block} * window_rows(c) * c.kernel_width * 16;
     d.bias = c.bias + block * 16;
+    d.lanes = lanes_of_block(c, block);
     RowRing ring(c, c.sources ? in : in + block * block_size, scratch, block, z, y * c.stride_y - c.pad_top);
     for (int rows; y < end; y += rows, done += rows) {
       rows = ring.see(d, y, end);
@@ -369,7 +405,7 @@ void depthwise(const Depthwise& c, const float* in, float* out, const float* res
       d.out = out + to;
       const float* added = residual ? residual + to : nullptr;
       d.residual = c.epilogue.count ? nullptr : added;
-      rows == 2 ? depthwise_two_rows(d) : depthwise_row(d, c);
+      depthwise_rows(d, c, rows);
       if (c.epilogue.count) apply_post_ops(c.epilogue, d.out, added, 0, strides.pixel, rows * c.out_width, 1);
     }
   }

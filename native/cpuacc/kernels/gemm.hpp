@@ -24,14 +24,20 @@ inline int last_panel(int block, int end, int blocks) {
   return block;
 }
 
+/// The vectors that tiles compute of the panel of `blocks` blocks that begins at `block`.
+inline int vectors_of_panel_at(const Gemm& p, int block, int blocks) {
+  return vectors_of_panel(blocks, block + blocks == p.blocks ? p.last : 16);
+}
+
 /// Compute the tiles of `count` pixels by one panel. `t` holds all arguments that are the same for every tile. With
 /// `continued`, the sums are added to what the output holds: the sums over the input channels before.
 template <int kStep>
-CPUACC_INLINE void run_micro_kernels(MicroKernelArgs& t, int count, int blocks, int pixel, const Epilogue& epilogue,
+CPUACC_INLINE void run_micro_kernels(MicroKernelArgs& t, int count, int vectors, int pixel, const Epilogue& epilogue,
                                      bool continued = false) {
-  RowTiles cut(count, mr_of_panel(blocks));
-  MicroKernel larger = find_micro_kernel<kStep>(cut.rows, blocks);
-  MicroKernel smaller = cut.larger < cut.tiles ? find_micro_kernel<kStep>(cut.rows - 1, blocks) : nullptr;
+  const int blocks = (vectors + kBlockVecs - 1) / kBlockVecs;
+  RowTiles cut(count, mr_of_panel<kStep>(vectors));
+  MicroKernel larger = find_micro_kernel<kStep>(cut.rows, vectors);
+  MicroKernel smaller = cut.larger < cut.tiles ? find_micro_kernel<kStep>(cut.rows - 1, vectors) : nullptr;
   for (int i = 0; i < cut.tiles; ++i) {
     int rows = cut.of(i);
     const float* residual = t.residual;
@@ -126,7 +132,8 @@ struct GemmPass {
   void panel(const float* weights, const float* next, int first, int last, int row, int count, int block, int blocks) {
     const Epilogue& epilogue = begin_pass(t, first, last, depth, p.epilogue);
     const int64_t to = block * strides.block + row * strides.pixel;
-    const int tiles = (count + mr_of_panel(blocks) - 1) / mr_of_panel(blocks);
+    const int vectors = vectors_of_panel_at(p, block, blocks), most = mr_of_panel<16>(vectors);
+    const int tiles = (count + most - 1) / most;
     t.a = in + first / 16 * t.a_block + row * 16;
     t.b = weights;
     t.bias = first ? kNoBias : p.bias + block * 16;
@@ -134,7 +141,7 @@ struct GemmPass {
     t.residual = residual ? residual + to : nullptr;
     t.prefetch = reinterpret_cast<const char*>(next);
     t.prefetch_step = (blocks * 64 + tiles - 1) / tiles;
-    run_micro_kernels<16>(t, count, blocks, 16, epilogue, first > 0);
+    run_micro_kernels<16>(t, count, vectors, 16, epilogue, first > 0);
   }
 
   void panels(int first, int last, int row, int count, int block, int block_end) {

@@ -59,6 +59,7 @@ struct Gemm {
   const float* weights;
   const float* bias;
   Epilogue epilogue;
+  int32_t last = 16;  // output channels of the last block; kernels may leave out lanes that have none
 };
 
 /// Pixels whose words of bfloat16 pairs are in scratch memory at once: 4 MiB of words at most, in whole tiles of 14

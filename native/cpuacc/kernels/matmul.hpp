@@ -112,7 +112,7 @@ void matmul(const MatMul& m, const float* a, const float* b, float* out, const f
   float* packed_rows = scratch;
   float* own = scratch + int64_t{most | 1} * ((m.depth + 15) / 16) * 16;
   float* panels = own + int64_t{most} * 6 * 16;
-  Gemm p{m.depth, all, m.packed, m.bias, m.epilogue};
+  Gemm p{m.depth, all, m.packed, m.bias, m.epilogue, m.columns - (all - 1) * 16};
   if (!m.packed) {
     p.weights = panels;
     pack_panels(m, b, panels, range.block, range.block_end);

@@ -140,7 +140,7 @@ Gemm pointwise(const Node& node, const Epilogue& epilogue, Builder& builder) {
   int64_t inputs = Image(*graph.in(node, 0), last).c, outputs = Image(graph.out(node), last).c;
   Weights weights = weights_of(*graph.in(node, 1), last, outputs, inputs);
   weights.bfloat16 = kernels.bfloat16;
-  Gemm gemm{int32_t(inputs), int32_t(blocks_of(outputs)), nullptr, nullptr, epilogue};
+  Gemm gemm{int32_t(inputs), int32_t(blocks_of(outputs)), nullptr, nullptr, epilogue, last_of(outputs)};
   gemm.weights = static_cast<const float*>(builder.pack(uint64_t(weights.packed()) * 4, [&](void* to) {
     pack_panels(builder, weights, kernels.panel, 16, static_cast<float*>(to));
   }));

@@ -169,9 +169,9 @@ int64_t strip_words(const Convolution& c, bool bfloat16) {
   return c.planar ? c.gemm.depth : blocks_of(bfloat16 ? (c.gemm.depth + 1) / 2 : c.gemm.depth) * 16;
 }
 
-/// Words of scratch memory: the strip, and the taps of a tile.
+/// Words of scratch memory: the strip, and the taps of a tile or pixels that are loaded after the end of the strip.
 int64_t strip_floats(const Convolution& c, bool bfloat16) {
-  int64_t list = c.planar ? 0 : 2 * int64_t{c.kernel_depth} * c.kernel_height * c.kernel_width;
+  int64_t list = c.planar ? kReadAhead : 2 * int64_t{c.kernel_depth} * c.kernel_height * c.kernel_width;
   return (c.in_place ? 0 : StripLayout(c).channel * strip_words(c, bfloat16)) + list;
 }
 
@@ -269,7 +269,7 @@ Unit make_unit(const Layer& layer, WindowAxes axes, Weights weights, bool finite
   c.drops = finite && !c.planar;
   weights.bfloat16 = kernels.bfloat16 && !c.planar;
   c.gemm.depth = int32_t(weights.inputs);
-  c.gemm.blocks = int32_t(blocks_of(weights.outputs));
+  c.gemm.blocks = int32_t(blocks_of(weights.outputs)), c.gemm.last = last_of(weights.outputs);
   c.gemm.epilogue = layer.fused.epilogue;
   c.gemm.weights = static_cast<const float*>(builder.pack(uint64_t(weights.packed()) * 4, [&](void* to) {
     pack_panels(builder, weights, kernels.panel, c.planar ? 1 : 16, static_cast<float*>(to));

@@ -155,7 +155,7 @@ void expand_channels(const Grouped& g, Depthwise& d, Builder& builder) {
 // ---- Lowering -------------------------------------------------------------------------------------------------------
 
 void set_window(const Grouped& g, Depthwise& d) {
-  d.blocks = int32_t(blocks_of(g.out.c));
+  d.blocks = int32_t(blocks_of(g.out.c)), d.last = last_of(g.out.c);
   d.depth = int32_t(g.in.d), d.height = int32_t(g.in.h), d.width = int32_t(g.in.w);
   d.out_depth = int32_t(g.planes.places), d.out_height = int32_t(g.rows.places),
   d.out_width = int32_t(g.columns.places);

@@ -13,6 +13,8 @@
 namespace cpuacc {
 
 inline int64_t blocks_of(int64_t channels) { return (channels + 15) / 16; }
+/// Channels of the last block.
+inline int32_t last_of(int64_t channels) { return int32_t((channels + 15) % 16 + 1); }
 
 /// Two numbers as bfloat16 in one word, rounded to the nearest, ties to even.
 inline float bfloat16_pair(float low, float high) {
