@@ -314,15 +314,19 @@ void few_rows(const PackedMatMul& p, const float* a, float* out, const float* re
 
 // ---- Many rows ------------------------------------------------------------------------------------------------------
 
-/// Decode `count` elements of the depth of one group.
+/// Decode `count` elements of the depth of one group. kShift: subtract `zero` from each integer.
+template <bool kShift>
 CPUACC_INLINE void decode_group(const uint8_t* codes, int count, const DecodingTable& table,
                                 const Vec (&zero)[kBlockVecs], const Vec (&scale)[kBlockVecs], float* to,
                                 int64_t step) {
   const GroupWords words = load_group(codes);
   auto put = [&](int k) __attribute__((always_inline)) {
 #pragma GCC unroll 4
-    for (int n = 0; n < kBlockVecs; ++n)
-      store(to + k * step + n * kLanes, (decoded(words, k, n, table) - zero[n]) * scale[n]);
+    for (int n = 0; n < kBlockVecs; ++n) {
+      Vec weight = decoded(words, k, n, table);
+      if (kShift || !kHasTable) weight -= zero[n];
+      store(to + k * step + n * kLanes, weight * scale[n]);
+    }
   };
   if (count == kGroup) {
     put(0), put(1), put(2), put(3), put(4), put(5), put(6), put(7);
@@ -333,14 +337,14 @@ CPUACC_INLINE void decode_group(const uint8_t* codes, int count, const DecodingT
 
 /// Decode the elements [first, last) of the depth of one column block to `to`, `step` floats from one element to the
 /// next. With four bits, `first` begins a group. The column block `ahead` further is prefetched.
-template <WeightForm kForm>
+template <WeightForm kForm, bool kShift>
 void decode_column_block(const PackedWeights& w, int64_t block, int ahead, int first, int last, float* to,
                          int64_t step) {
   constexpr bool kScaled = kForm == WeightForm::four || kForm == WeightForm::eight;
   constexpr int kBytes = kForm == WeightForm::eight ? 1 : 2;  // of an element
   const uint8_t* all_codes = static_cast<const uint8_t*>(w.codes) + block * bytes_of_column_block(w);
   const int64_t next = ahead * bytes_of_column_block(w), next_scale = ahead * scale_blocks(w) * 16;
-  const DecodingTable table = table_of(0);
+  const DecodingTable table = table_of(w.zero);
   for (int from = first, count; from < last; from += count) {
     const int scale_block = from / w.block, left = (scale_block + 1) * int64_t{w.block} - from;
     const int64_t scale_at = (block * scale_blocks(w) + scale_block) * 16;
@@ -350,14 +354,14 @@ void decode_column_block(const PackedWeights& w, int64_t block, int ahead, int f
     Vec scale[kBlockVecs], zero[kBlockVecs];
     for (int n = 0; n < kBlockVecs; ++n) {
       scale[n] = kScaled ? load_scale(w.scale_type, w.scales, scale_at + n * kLanes) : broadcast(1);
-      zero[n] = w.zeros ? load_signed(w.zeros + scale_at + n * kLanes) : broadcast(w.zero);
+      zero[n] = kShift ? load_signed(w.zeros + scale_at + n * kLanes) : broadcast(w.zero);
       zero[n] = subtrahend<kForm>(zero[n]);
     }
     if constexpr (kForm == WeightForm::four) {
       for (int group = 0; group < count; group += kGroup) {
         const int inside = count - group < kGroup ? count - group : kGroup;
         prefetch_line(reinterpret_cast<const char*>(codes) + group * 8 + next);
-        decode_group(codes + group * 8, inside, table, zero, scale, to, step);
+        decode_group<kShift>(codes + group * 8, inside, table, zero, scale, to, step);
         to += inside * step;
       }
     }
@@ -378,8 +382,10 @@ void decode_column_block(const PackedWeights& w, int64_t block, int ahead, int f
 }
 
 using Decode = void (*)(const PackedWeights&, int64_t block, int ahead, int first, int last, float* to, int64_t step);
-constexpr Decode kDecode[] = {decode_column_block<WeightForm::four>, decode_column_block<WeightForm::eight>,
-                              decode_column_block<WeightForm::half>, decode_column_block<WeightForm::brain>};
+template <bool kShift>
+constexpr Decode kDecode[] = {
+    decode_column_block<WeightForm::four, kShift>, decode_column_block<WeightForm::eight, kShift>,
+    decode_column_block<WeightForm::half, false>, decode_column_block<WeightForm::brain, false>};
 
 void pack_rows_of_chunk(const MatMul& m, const float* a, float* to, int32_t count, int32_t rows) {
   pack_whole_rows(a, m.a_row, count, m.depth, to, int64_t{rows | 1} * 16);
@@ -399,10 +405,11 @@ struct ManyRows {
   /// Decode the elements [first, last) of the depth of some panels, each as [element][16 * column blocks].
   void decode(int block, int block_end, int first, int last) const {
     float* to = decoded;
+    const Decode decode_block = (p.weights.zeros ? kDecode<true> : kDecode<false>)[int(p.weights.form)];
     for (int blocks; block < block_end; block += blocks, to += int64_t{last - first} * blocks * 16) {
       blocks = blocks_of_panel_at(block, all);
       for (int n = 0; n < blocks; ++n)
-        kDecode[int(p.weights.form)](p.weights, block + n, blocks, first, last, to + n * 16, blocks * 16);
+        decode_block(p.weights, block + n, blocks, first, last, to + n * 16, blocks * 16);
     }
   }
 
@@ -437,7 +444,8 @@ struct ManyRows {
   /// Multiply all rows with the last panel, whose last block is not full.
   void multiply_ragged(int block, float* own) const {
     decode(block, all, 0, m.depth);
-    const Gemm g{m.depth, all, decoded - int64_t{block} * 16 * m.depth, m.bias, m.epilogue};
+    const int32_t last = m.columns - (all - 1) * 16;
+    const Gemm g{m.depth, all, decoded - int64_t{block} * 16 * m.depth, m.bias, m.epilogue, last};
     for_each_chunk([&](const float* rows, int64_t step, int count, int64_t at) {
       ragged_panel(m, g, rows, step, out + at, residual ? residual + at : nullptr, own, count, block, all - block);
     });
