@@ -18,8 +18,8 @@ struct Window {
   int64_t size, stride, dilation, pad, pad_after;
 };
 
-const Window kWindows[] = {{1, 1, 1, 0, 0}, {2, 2, 1, 0, 0}, {3, 1, 1, 1, 1},
-                           {3, 2, 1, 0, 1}, {3, 2, 2, 2, 2}, {5, 3, 1, 4, 0}};
+const Window kWindows[] = {{1, 1, 1, 0, 0}, {2, 2, 1, 0, 0}, {3, 1, 1, 1, 1}, {3, 2, 1, 0, 1}, {3, 2, 2, 2, 2},
+                           {5, 3, 1, 4, 0}, {3, 1, 2, 2, 1}, {2, 1, 1, 3, 4}, {5, 1, 1, 2, 2}};
 
 int64_t places_of(const Window& w, int64_t extent) {
   int64_t span = (w.size - 1) * w.dilation + 1;
@@ -96,6 +96,17 @@ void check_rows(const Pool& pool, PoolKernels::Row row_kernel, const std::vector
   }
 }
 
+/// Check rows with each window alone, and floats whose windows are a column apart also with all windows together.
+template <class T>
+void check_alone_and_together(Pool pool, PoolKernels::Row row_kernel, const std::vector<T>& image, double tolerance) {
+  check_rows(pool, row_kernel, image, tolerance);
+  if (!std::is_same_v<T, float> || !has_near_windows(pool)) return;
+  std::vector<float> counts(static_cast<size_t>(column_count_items(pool)));
+  fill_column_counts(pool, counts.data());
+  pool.column_counts = counts.data();
+  check_rows(pool, row_kernel, image, tolerance);
+}
+
 template <class T>
 std::vector<T> drawn_image(const Pool& pool, Random& random) {
   std::vector<T> image(static_cast<size_t>(pool.extent[1] * pool.extent[2] * pool.inner));
@@ -115,7 +126,7 @@ void check(native::Isa isa, PoolKind kind, int32_t dtype, double tolerance, bool
         std::vector<T> image = drawn_image<T>(pool, random);
         if (with_nan) image[image.size() / 2] = T(kNan);
         if (std::is_same_v<T, float> && kind == PoolKind::max) pool.zero = 0;
-        check_rows(pool, row_kernel, image, tolerance);
+        check_alone_and_together(pool, row_kernel, image, tolerance);
       }
 }
 
@@ -154,6 +165,17 @@ TEST_P(PoolKernel, keeps_nan_beside_the_largest_float) {
 }
 TEST_P(PoolKernel, averages_floats) { check<float>(isa(), PoolKind::average, IPR_DTYPE_FLOAT32, 1e-5); }
 TEST_P(PoolKernel, takes_the_root_of_the_mean_square) { check<float>(isa(), PoolKind::l2, IPR_DTYPE_FLOAT32, 1e-5); }
+TEST_P(PoolKernel, averages_floats_whose_sums_overflow) {
+  for (PoolKind kind : {PoolKind::average, PoolKind::l2})
+    for (int64_t inner : {1, 3, 16}) {
+      Pool pool = make_pool(kind, {3, 1, 1, 1, 1}, 6, 21, inner, false);
+      Random random;
+      std::vector<float> image = drawn_image<float>(pool, random);
+      for (float& x : image) x = 3e38f - std::fabs(x) * 1e37f;
+      auto row_kernel = pool_kernels_for(isa()).row(kind, IPR_DTYPE_FLOAT32, 9);
+      check_alone_and_together(pool, row_kernel, image, 1e-5);
+    }
+}
 TEST_P(PoolKernel, takes_the_largest_int8) { check<int8_t>(isa(), PoolKind::max, IPR_DTYPE_INT8, 0); }
 TEST_P(PoolKernel, takes_the_largest_uint8) { check<uint8_t>(isa(), PoolKind::max, IPR_DTYPE_UINT8, 0); }
 TEST_P(PoolKernel, takes_the_largest_int32) { check<int32_t>(isa(), PoolKind::max, IPR_DTYPE_INT32, 0); }

@@ -11,38 +11,6 @@
 namespace cpuacc::ISA_NS {
 namespace {
 
-/// The taps [first, end) of a window that lie within the image along one axis, and the position of tap 0.
-struct Seen {
-  int64_t first, end, start;
-  int64_t count() const { return end > first ? end - first : 0; }
-};
-
-/// The number of taps in a distance, rounded up. A dilation of 1 is treated separately because a division takes as long
-/// as several taps.
-int64_t cells_of(int64_t distance, int64_t dilation) {
-  return dilation == 1 ? distance : (distance + dilation - 1) / dilation;
-}
-
-Seen seen(const Pool& pool, int axis, int64_t place) {
-  int64_t start = place * pool.stride[axis] - pool.pad[axis], d = pool.dilation[axis], first = 0, end = pool.size[axis];
-  if (start < 0) first = cells_of(-start, d);
-  int64_t reach = pool.extent[axis] - start;  // distance to the end of the image
-  if (reach <= 0)
-    end = 0;
-  else if (cells_of(reach, d) < end)
-    end = cells_of(reach, d);
-  return {first, end, start};
-}
-
-/// The number of taps along one axis by which an average is divided.
-int64_t counted(const Pool& pool, int axis, int64_t place) {
-  if (!pool.count_padding) return seen(pool, axis, place).count();
-  int64_t start = place * pool.stride[axis] - pool.pad[axis], d = pool.dilation[axis];
-  int64_t reach = pool.extent[axis] + pool.pad_after[axis] - start;
-  int64_t cells = reach <= 0 ? 0 : cells_of(reach, d);
-  return cells < pool.size[axis] ? cells : pool.size[axis];
-}
-
 template <class T>
 struct Least {
   static constexpr T value = T(-1) < T(0) ? T(uint64_t(1) << (8 * sizeof(T) - 1)) : T(0);
@@ -482,58 +450,169 @@ constexpr bool kMaximaKeepNan = true;  // `at_least` is NaN if any operand is Na
 constexpr bool kMaximaKeepNan = false;
 #endif
 
-/// Accumulators of one window for a vector of channels. NaN is tracked separately from maxima that drop it.
+/// Accumulators of one window for a vector of channels, or of neighbouring windows. `add` takes elements, and `join`
+/// totals. NaN is tracked separately from maxima that drop it.
 struct MaxOfBlock : MaxOf<float> {
   void add(Vec x) {
     total = at_least(x, total);
     if constexpr (!kMaximaKeepNan) unordered |= x != x;
   }
+  void join(Vec x) { add(x); }
   Vec sum() const { return unordered ? broadcast(NAN) : total; }
+  /// The results of windows; `counts` are 0 for those without elements.
+  Vec result(Vec counts) const { return counts > Vec{} ? sum() : Vec{}; }
 
   Vec total = broadcast(-INFINITY);
   IntVec unordered = {};
 };
 struct MeanOfBlock : MeanOfFloats {
   void add(Vec x) { total += x; }
+  void join(Vec x) { total += x; }
   Vec sum() const { return total; }
+  Vec result(Vec counts) const { return total / counts; }
+
+  Vec total = {};
+};
+struct LengthOfBlock : LengthOf {
+  void add(Vec x) { total += x * x; }
+  void join(Vec x) { total += x; }
+  Vec sum() const { return total; }
+  Vec result(Vec counts) const {
+    const Vec mean = total / counts;
+    Vec root;
+    for (int n = 0; n < kLanes; ++n) root[n] = sqrtf(mean[n]);
+    return root;
+  }
 
   Vec total = {};
 };
 
-/// Pool nChw16c images; windows are combined in registers.
+/// Lanes whose sums left the range of float, or may have.
 template <class F>
-void pool_blocks(const Pool& pool, const float* in, float* out, int64_t plane, int64_t row) {
-  constexpr int kVecs = 16 / kLanes;
-  const Seen planes = seen(pool, 0, plane), rows = seen(pool, 1, row);
-  const int64_t by_row = pool.extent[2] * 16, cells = planes.count() * rows.count();
-  const int64_t all_cells = counted(pool, 0, plane) * counted(pool, 1, row);
-  for (int64_t x = 0; x < pool.places[2]; ++x, out += 16) {
-    const Seen columns = seen(pool, 2, x);
-    F windows[kVecs];
+CPUACC_INLINE IntVec suspects(Vec results) {
+  if constexpr (std::is_base_of_v<MeanOfFloats, F>) {
+    const IntVec infinite = results - results != Vec{};
+    return F::squares ? infinite | (results < broadcast(1e-15f)) : infinite;
+  } else {
+    return IntVec{};
+  }
+}
+
+/// Compute suspects of one row again.
+template <class F>
+__attribute__((noinline)) void mend_row(const Pool& pool, const float* in, float* out, int64_t plane, int64_t row) {
+  if constexpr (std::is_base_of_v<MeanOfFloats, F>) {
+    const Seen planes = seen(pool, 0, plane), rows = seen(pool, 1, row);
+    const int64_t all = counted(pool, 0, plane) * counted(pool, 1, row);
+    for (int64_t x = 0; x < pool.places[2]; ++x)
+      mend<F>(pool, in, out + x * pool.inner, {planes, rows, seen(pool, 2, x)}, 0, pool.inner,
+              all * counted(pool, 2, x));
+  }
+}
+
+/// The rows of the image under the windows of one row of the result.
+struct RowsUnder {
+  Seen planes, rows;
+  int64_t count() const { return planes.count() * rows.count(); }
+
+  /// Call `function` with the address of each.
+  template <class Function>
+  __attribute__((always_inline)) void each(const Pool& pool, const float* in, const Function& function) const {
     for (int64_t z = planes.first; z < planes.end; ++z)
       for (int64_t y = rows.first; y < rows.end; ++y) {
         int64_t at = (planes.start + z * pool.dilation[0]) * pool.extent[1] + rows.start + y * pool.dilation[1];
-        for (int64_t k = columns.first; k < columns.end; ++k) {
-          const float* from = in + at * by_row + (columns.start + k * pool.dilation[2]) * 16;
-          for (int v = 0; v < kVecs; ++v) windows[v].add(load(from + v * kLanes));
-        }
+        function(in + at * pool.extent[2] * pool.inner);
       }
-    float sums[16];
-    for (int v = 0; v < kVecs; ++v) store(sums + v * kLanes, windows[v].sum());
-    const Divisor divisor{cells * columns.count(), all_cells * counted(pool, 2, x)};
-    F::finish(sums, out, 16, pool, divisor);
-    if (F::is_empty(divisor))
-      for (int c = 0; c < 16; ++c) out[c] = F::none(pool);
-    if constexpr (std::is_base_of_v<MeanOfFloats, F>)
-      if (__builtin_expect(any_left_range<F>(out, 16), 0))
-        mend<F>(pool, in, out, {planes, rows, columns}, 0, 16, divisor.counted);
   }
+};
+
+/// Combine the rows under the windows of one row of the result, between columns of padding.
+template <class F>
+void join_padded(const Pool& pool, const float* in, const RowsUnder& under, float* joined) {
+  const int64_t width = pool.extent[2] * pool.inner, before = pool.pad[2] * pool.inner, end = scratch_items(pool);
+  for (int64_t n = 0; n < before; n += kLanes) store(joined + n, F().sum());
+  for (int64_t n = 0; n < width; n += kLanes) {
+    F total;
+    under.each(pool, in, [&](const float* row) { total.add(load_some(row + n, width - n, F::start())); });
+    store(joined + before + n, total.sum());
+  }
+  int64_t n = before + width;
+  for (; n + kLanes <= end; n += kLanes) store(joined + n, F().sum());
+  for (; n < end; ++n) joined[n] = F::start();
+}
+
+/// Pool windows that are a column apart: vectors of a joined row combine the columns of neighbouring windows.
+template <class F>
+void pool_near(const Pool& pool, const float* in, float* out, int64_t plane, int64_t row, float* joined) {
+  const RowsUnder under{seen(pool, 0, plane), seen(pool, 1, row)};
+  join_padded<F>(pool, in, under, joined);
+  const int64_t all = counted(pool, 0, plane) * counted(pool, 1, row), step = pool.dilation[2] * pool.inner;
+  const bool is_max = pool.kind == PoolKind::max;
+  const Vec by_rows = broadcast(is_max ? float(under.count() > 0) : float(all > 1 ? all : 1));
+  IntVec suspected = {};
+  for (int64_t n = 0, end = pool.places[2] * pool.inner; n < end; n += kLanes) {
+    F window;
+    for (int64_t k = 0; k < pool.size[2]; ++k) window.join(load(joined + n + k * step));
+    const Vec results = window.result(load(pool.column_counts + n) * by_rows);
+    suspected |= n + kLanes <= end ? suspects<F>(results) : suspects<F>(results) & first_lanes(end - n);
+    store_some(out + n, results, end - n);
+  }
+  if (__builtin_expect(any_lane(suspected), 0)) mend_row<F>(pool, in, out, plane, row);
+}
+
+constexpr int kVecs = 16 / kLanes;             // vectors of a block of channels
+constexpr int kTogether = kVecs == 1 ? 4 : 2;  // windows that are combined at once
+
+/// Combine the columns `seen` of `kWindows` windows of a row of blocks.
+template <class F, int kWindows>
+CPUACC_INLINE IntVec pool_some(const Pool& pool, const float* in, float* out, const RowsUnder& under,
+                               const Seen& columns, float counts) {
+  F windows[kWindows][kVecs];
+  under.each(
+      pool, in, [&](const float* row) __attribute__((always_inline)) {
+        for (int64_t k = columns.first; k < columns.end; ++k)
+          for (int w = 0; w < kWindows; ++w) {
+            const float* from = row + (columns.start + k * pool.dilation[2] + w * pool.stride[2]) * 16;
+            for (int v = 0; v < kVecs; ++v) windows[w][v].add(load(from + v * kLanes));
+          }
+      });
+  IntVec suspected = {};
+  for (int w = 0; w < kWindows; ++w)
+    for (int v = 0; v < kVecs; ++v) {
+      const Vec results = windows[w][v].result(broadcast(counts));
+      suspected |= suspects<F>(results);
+      store(out + w * 16 + v * kLanes, results);
+    }
+  return suspected;
+}
+
+/// Pool nChw16c images; windows are combined in registers.
+template <class F>
+void pool_blocks(const Pool& pool, const float* in, float* out, int64_t plane, int64_t row) {
+  const RowsUnder under{seen(pool, 0, plane), seen(pool, 1, row)};
+  const int64_t all = counted(pool, 0, plane) * counted(pool, 1, row);
+  const Windows whole = whole_windows(pool);
+  const bool is_max = pool.kind == PoolKind::max;
+  IntVec suspected = {};
+  for (int64_t x = 0; x < pool.places[2];) {
+    const Seen columns = seen(pool, 2, x);
+    const int64_t divisor = all * counted(pool, 2, x), cells = under.count() * columns.count();
+    const float counts = is_max ? float(cells > 0) : float(divisor > 1 ? divisor : 1);
+    const bool are_together = x >= whole.first && x + kTogether <= whole.end;
+    suspected |= are_together ? pool_some<F, kTogether>(pool, in, out + x * 16, under, columns, counts)
+                              : pool_some<F, 1>(pool, in, out + x * 16, under, columns, counts);
+    x += are_together ? kTogether : 1;
+  }
+  if (__builtin_expect(any_lane(suspected), 0)) mend_row<F>(pool, in, out, plane, row);
 }
 
 template <class F>
 void pool_floats(const Pool& pool, const void* image, void* result, int64_t plane, int64_t row, void* scratch) {
-  if (pool.inner != 16) return pool_row<float, F>(pool, image, result, plane, row, scratch);
-  pool_blocks<F>(pool, static_cast<const float*>(image), static_cast<float*>(result), plane, row);
+  const float* in = static_cast<const float*>(image);
+  float* out = static_cast<float*>(result);
+  if (pool.column_counts) return pool_near<F>(pool, in, out, plane, row, static_cast<float*>(scratch));
+  if (pool.inner == 16) return pool_blocks<F>(pool, in, out, plane, row);
+  pool_row<float, F>(pool, image, result, plane, row, scratch);
 }
 
 /// Maxima of the types that have no means.
@@ -567,7 +646,7 @@ PoolKernels::Row row(PoolKind kind, int32_t dtype, int64_t taps) {
   const bool is_small = taps <= kMostInShorts;
   switch (dtype) {
     case IPR_DTYPE_FLOAT32:
-      if (kind == PoolKind::l2) return pool_row<float, LengthOf>;
+      if (kind == PoolKind::l2) return pool_floats<LengthOfBlock>;
       return kind == PoolKind::max ? pool_floats<MaxOfBlock> : pool_floats<MeanOfBlock>;
     case IPR_DTYPE_INT8:
       return (is_small ? quantized_row<int8_t, int16_t> : quantized_row<int8_t, int32_t>)(kind);

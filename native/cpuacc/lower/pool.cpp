@@ -67,19 +67,10 @@ Pool pool_of(const Node& node, const Tensor& in, const Tensor& out) {
 
 int64_t taps_of(const Pool& pool) { return pool.size[0] * pool.size[1] * pool.size[2]; }
 
-/// The numbers by which averages along one axis are divided, as the kernel counts them.
+/// The numbers by which averages along one axis are divided.
 std::vector<int64_t> divisors(const Pool& pool, int axis) {
-  const int64_t size = pool.size[axis], last = pool.extent[axis] + (pool.count_padding ? pool.pad_after[axis] : 0);
-  std::vector<char> found(size_t(size) + 1, 0);
-  for (int64_t place = 0; place < pool.places[axis]; ++place) {
-    const int64_t start = place * pool.stride[axis] - pool.pad[axis];
-    int64_t count = 0;
-    for (int64_t tap = 0; tap < size; ++tap) {
-      const int64_t at = start + tap * pool.dilation[axis];
-      count += (at >= 0 || pool.count_padding) && at < last;
-    }
-    found[size_t(count)] = 1;
-  }
+  std::vector<char> found(size_t(pool.size[axis]) + 1, 0);
+  for (int64_t place = 0; place < pool.places[axis]; ++place) found[size_t(counted(pool, axis, place))] = 1;
   std::vector<int64_t> all;
   for (size_t count = 1; count < found.size(); ++count)
     if (found[count]) all.push_back(int64_t(count));
@@ -114,7 +105,7 @@ std::vector<float> exact_factors(const Pool& pool, bool is_signed) {
 struct Pooling {
   PoolKernels::Row row;
   Pool pool;
-  std::vector<float> factors;
+  std::vector<float> factors, column_counts;
   int64_t images, in_bytes, row_bytes;  // bytes of an input image, and of a row of the result
 
   static void run(const Step& step, const Run& run, int part, int parts) {
@@ -168,6 +159,11 @@ void lower(const Node& node, Builder& builder) {
   state->row = pool_kernels_for(builder.settings.isa).row(pool.kind, in.dtype, taps_of(pool));
   if (pool.to_even && item_size == 1) state->factors = exact_factors(pool, in.dtype == IPR_DTYPE_INT8);
   pool.factors = state->factors.data();
+  if (is_f32(in) && has_near_windows(pool)) {
+    state->column_counts.resize(size_t(column_count_items(pool)));
+    fill_column_counts(pool, state->column_counts.data());
+    pool.column_counts = state->column_counts.data();
+  }
   state->in_bytes = pool.extent[0] * pool.extent[1] * pool.extent[2] * pool.inner * item_size;
   state->row_bytes = pool.places[2] * pool.inner * item_size;
   state->images = in.elements() == 0 ? 0 : int64_t(in.bytes()) / state->in_bytes;
