@@ -236,9 +236,15 @@ bool have_same_channels(const Shape& a, const Shape& b) {
   return a.size() > 2 && b.size() > 2 && a[0] == b[0] && a[1] == b[1] && is_known(a) && elements(a) == elements(b);
 }
 
-/// Replace two nodes by a group normalization and a reshape of its result, because its operand may have other axes
-/// after the channels.
+/// Replace two nodes by a group normalization, and by a reshape of its result if its operand has other axes after the
+/// channels.
 void replace_by_groups(Graph& graph, const Node& multiply, const Node& add, const Node& reshape, Node normalization) {
+  if (graph[normalization.inputs[0]].shape == graph.out(add).shape) {
+    normalization.outputs = add.outputs;
+    graph.nodes.remove(multiply);
+    graph.nodes.replace(add, std::move(normalization));
+    return;
+  }
   const int normalized = graph.add_tensor(graph[normalization.inputs[0]]);
   normalization.outputs = {normalized};
   Node back = reshape;
@@ -262,7 +268,6 @@ bool fuse_groups(Graph& graph, const Node& node, const Settings& settings) {
   Node by = *bare;
   by.type = "GroupNormalization";
   by.inputs = {there->inputs[0], product.channels, sum.channels};
-  by.outputs = node.outputs;
   by.set("num_groups", groups[1]);
   if (!find_lowering(graph, by, settings)) return false;
   replace_by_groups(graph, *multiply, node, *back, std::move(by));

@@ -541,7 +541,7 @@ void join_padded(const Pool& pool, const float* in, const RowsUnder& under, floa
   for (; n < end; ++n) joined[n] = F::start();
 }
 
-/// Pool windows that are a column apart: vectors of a joined row combine the columns of neighbouring windows.
+/// Pool windows that are a column apart: vectors of the row of totals combine the columns of neighbouring windows.
 template <class F>
 void pool_near(const Pool& pool, const float* in, float* out, int64_t plane, int64_t row, float* joined) {
   const RowsUnder under{seen(pool, 0, plane), seen(pool, 1, row)};

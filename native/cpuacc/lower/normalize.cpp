@@ -149,8 +149,11 @@ struct BlockedGroups {
       }
   }
 
-  double mean_of_group(const double* values, int64_t first) const {
-    return std::accumulate(values + first, values + first + members, 0.0) / double(members * pixels);
+  /// Replace the sums of the channels of each group by the mean of the group.
+  void average_groups(double* sums, int64_t own) const {
+    for (int64_t first = 0; first < own; first += members)
+      std::fill_n(sums + first, members,
+                  std::accumulate(sums + first, sums + first + members, 0.0) / double(members * pixels));
   }
 
   /// The first element of the group of a channel: sums of distances from it are exact enough for values that are far
@@ -169,11 +172,14 @@ struct BlockedGroups {
     std::fill_n(scratch, 4 * lanes(), 0.0f);
     for (int64_t c = 0; c < own; ++c) center[c] = first_of_group(in, c);
     measure(in, count, center, sums, squares);
-    for (int64_t c = 0; c < own; ++c) center[c] = float(double(center[c]) + mean_of_group(sums, c / members * members));
+    average_groups(sums, own);
+    for (int64_t c = 0; c < own; ++c) center[c] = float(double(center[c]) + sums[c]);
     measure(in, count, center, sums, squares);
+    average_groups(sums, own);
+    average_groups(squares, own);
     for (int64_t c = 0; c < own; ++c) {
-      const double rest = mean_of_group(sums, c / members * members);  // the mean is not a float
-      const double variance = std::max(0.0, mean_of_group(squares, c / members * members) - rest * rest);
+      const double rest = sums[c];  // the mean is not a float
+      const double variance = std::max(0.0, squares[c] - rest * rest);
       factor[c] = float(1 / std::sqrt(variance + double(eps)));
       scale[c] = gamma ? gamma[one_gamma ? 0 : first + c] : 1.0f;
       shift[c] = (beta ? beta[one_beta ? 0 : first + c] : 0.0f) - float(rest) * factor[c] * scale[c];
