@@ -1,5 +1,6 @@
-// Fusion of the layers by which networks express normalizations: RMS and layer normalization of rows, and group
-// normalization of images, as an instance normalization of images that were reshaped to a channel for each group.
+// Fusion of the layers by which networks express normalizations: RMS and layer normalization of rows, rows that are
+// divided by their lengths, and group normalization of images, as an instance normalization of images that were
+// reshaped to a channel for each group.
 //
 // Only the last layer of a pattern is replaced. The others are dropped if nothing else reads their results.
 
@@ -188,6 +189,49 @@ bool fuse_factor(Graph& graph, const Node& node, const Settings& settings) {
   return false;
 }
 
+/// Return x if a tensor is the length of x along its last axis, which keeps one element; otherwise -1.
+int base_of_length(const Graph& graph, int tensor) {
+  const Node* node = producer_of(graph, tensor);
+  if (!node || node->type != "Reduce" || node->text("operation") != "L2") return -1;
+  const Tensor& in = *graph.in(*node, 0);
+  const auto axes = node->integers("axis");
+  const bool is_last = axes.size() == 1 && in.rank() > 0 && axis_of(axes[0], in.rank()) == in.rank() - 1;
+  return is_last && graph[tensor].rank() == in.rank() ? int(node->inputs[0]) : -1;
+}
+
+/// Return x if a tensor is the larger of x and a constant number, which `number` receives; otherwise -1.
+int base_of_maximum(const Graph& graph, int tensor, double* number) {
+  const Node* node = producer_of(graph, tensor);
+  if (!node || !is_operation(*node, "Maximum", "MAX")) return -1;
+  for (size_t n : {0, 1}) {
+    const Tensor& constant = *graph.in(*node, n);
+    if (!constant.is_constant() || !is_f32(constant) || constant.elements() != 1) continue;
+    *number = double(*constant.values<float>());
+    return graph[node->inputs[1 - n]].shape == graph[tensor].shape ? int(node->inputs[1 - n]) : -1;
+  }
+  return -1;
+}
+
+/// Replace a division of rows by their lengths, which may be at least eps and broadcast to the shape of the rows.
+bool fuse_length(Graph& graph, const Node& node, const Settings& settings) {
+  if (!is_operation(node, "Division", "DIV") || !is_f32(graph.out(node))) return false;
+  const int x = node.inputs[0];
+  int length = node.inputs[1];
+  if (const Node* broadcast = producer_of(graph, length); broadcast && broadcast->type == "BroadcastTo")
+    length = broadcast->inputs[0];
+  double eps = 0;
+  if (const int within = base_of_maximum(graph, length, &eps); within >= 0) length = within;
+  if (base_of_length(graph, length) != x || graph[x].shape != graph.out(node).shape) return false;
+  if (eps != 0 && !(eps > 0 && std::isnormal(float(eps * eps)))) return false;
+  Node by = node;
+  by.type = "L2Normalization";
+  by.inputs = {x};
+  by.attributes.clear();
+  by.set("axis", graph[x].rank() - 1);
+  set_number(by, "eps", eps * eps);
+  return replace(graph, node, std::move(by), settings);
+}
+
 /// Return whether an operand is absent, or a constant of elements that all are `value`.
 bool is_absent_or(const Tensor* tensor, float value) {
   if (!tensor) return true;
@@ -276,7 +320,8 @@ bool fuse_groups(Graph& graph, const Node& node, const Settings& settings) {
 
 bool fuse_normalizations(Graph& graph, const Settings& settings) {
   bool changed = false;
-  for (const Node& node : graph.nodes) changed = fuse_normalized(graph, node, settings) || changed;
+  for (const Node& node : graph.nodes)
+    changed = fuse_normalized(graph, node, settings) || fuse_length(graph, node, settings) || changed;
   if (changed) graph.index();
   for (const Node& node : graph.nodes)
     changed = fuse_factor(graph, node, settings) || fuse_groups(graph, node, settings) || changed;

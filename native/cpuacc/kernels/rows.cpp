@@ -12,36 +12,51 @@ constexpr int64_t kColumns = 256;  // columns that are accumulated at once
 /// The larger number; NaN if a is NaN.
 CPUACC_INLINE float larger(float a, float b) { return a > b || a != a ? a : b; }
 CPUACC_INLINE float smaller(float a, float b) { return a < b || a != a ? a : b; }
+CPUACC_INLINE Vec larger(Vec a, Vec b) { return select((a > b) | (a != a), a, b); }
+CPUACC_INLINE Vec smaller(Vec a, Vec b) { return select((a < b) | (a != a), a, b); }
+CPUACC_INLINE float size_of(float x) { return fabsf(x); }
+CPUACC_INLINE Vec size_of(Vec x) { return absolute(x); }
 
-// ---- Folds: how two elements, and an element and a total, come together ---------------------------------------------
+// ---- Folds: how two elements, and an element and a total, come together. T is a float or a vector -------------------
 
 // clang-format off
-struct Sum { static float of(float x) { return x; } static float both(float a, float b) { return a + b; } };
-struct Absolute { static float of(float x) { return fabsf(x); } static float both(float a, float b) { return a + b; } };
-struct Squares { static float of(float x) { return x * x; } static float both(float a, float b) { return a + b; } };
-struct Product { static float of(float x) { return x; } static float both(float a, float b) { return a * b; } };
-struct Greatest { static float of(float x) { return x; } static float both(float a, float b) { return larger(a, b); } };
-struct Least { static float of(float x) { return x; } static float both(float a, float b) { return smaller(a, b); } };
+struct Sum {
+  template <class T> static T of(T x) { return x; }
+  template <class T> static T both(T a, T b) { return a + b; }
+};
+struct Absolute : Sum { template <class T> static T of(T x) { return size_of(x); } };
+struct Squares : Sum { template <class T> static T of(T x) { return x * x; } };
+struct Product : Sum { template <class T> static T both(T a, T b) { return a * b; } };
+struct Greatest : Sum { template <class T> static T both(T a, T b) { return larger(a, b); } };
+struct Least : Sum { template <class T> static T both(T a, T b) { return smaller(a, b); } };
 // clang-format on
 
+/// Fold the lanes of a vector.
+template <class F>
+float fold_lanes(Vec v) {
+  if constexpr (kLanes == 16) v = F::both(v, rotated<8>(v));
+  if constexpr (kLanes >= 8) v = F::both(v, rotated<4>(v));
+  v = F::both(v, rotated<2>(v));
+  return F::both(v, rotated<1>(v))[0];
+}
+
 /// Accumulate a row in several totals, and combine these like a tree. Long rows are halved, so that the rounding error
-/// of a sum grows with the logarithm of its length.
+/// of a sum grows with the logarithm of its length. `start` changes no total.
 template <class F>
 float fold_row(const float* in, int64_t count, float start) {
-  constexpr int width = 4 * kLanes;
-  if (count > 16 * width) {
-    const int64_t half = count / 2 / width * width;
+  constexpr int kTotals = 4, kWidth = kTotals * kLanes;
+  if (count > 16 * kWidth) {
+    const int64_t half = count / 2 / kWidth * kWidth;
     return F::both(fold_row<F>(in, half, start), fold_row<F>(in + half, count - half, start));
   }
-  float totals[width];
-  for (int n = 0; n < width; ++n) totals[n] = start;
+  Vec totals[kTotals];
+  for (Vec& total : totals) total = broadcast(start);
   int64_t n = 0;
-  for (; n + width <= count; n += width)
-    for (int k = 0; k < width; ++k) totals[k] = F::both(totals[k], F::of(in[n + k]));
-  for (int k = 0; n < count; ++n, ++k) totals[k] = F::both(totals[k], F::of(in[n]));
-  for (int half = width / 2; half > 0; half /= 2)
-    for (int k = 0; k < half; ++k) totals[k] = F::both(totals[k], totals[k + half]);
-  return totals[0];
+  for (; n + kWidth <= count; n += kWidth)
+    for (int k = 0; k < kTotals; ++k) totals[k] = F::both(totals[k], F::of(load(in + n + k * kLanes)));
+  for (int k = 0; n < count; n += kLanes, ++k)
+    totals[k] = F::both(totals[k], F::of(load_some(in + n, count - n, start)));
+  return fold_lanes<F>(F::both(F::both(totals[0], totals[2]), F::both(totals[1], totals[3])));
 }
 
 template <class F>
@@ -318,7 +333,8 @@ void unit_length(const float* in, float* out, int64_t extent, int64_t inner, int
     }
     for (int64_t c = 0; c < count; ++c) totals[c] = sqrtf(larger(totals[c], eps));
     if (inner == 1) {
-      for (int64_t e = 0; e < extent; ++e) out[e] = in[e] / totals[0];
+      for (int64_t e = 0; e < extent; e += kLanes)
+        store_some(out + e, load_some(in + e, extent - e, 0) / totals[0], extent - e);
       return;
     }
     for (int64_t e = 0; e < extent; ++e)

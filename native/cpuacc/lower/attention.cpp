@@ -28,10 +28,13 @@ struct Place {
   int64_t term[kMaxScoreTerms];
   int64_t past_key, past_value, present_key, present_value;  // with a cache; `key` and `value` are those of new rows
   bool keeps_cache;                                          // it is the first head with its keys
+  float factor;                                              // of the scores of this head
 
-  /// Return whether two heads of a sequence read the same rows. Caches may share their new rows and differ in the past.
+  /// Return whether two heads of a sequence read the same rows and have the same factor. Caches may share their new
+  /// rows and differ in the past.
   bool same_keys(const Place& other) const {
-    return key == other.key && value == other.value && past_key == other.past_key && past_value == other.past_value;
+    return key == other.key && value == other.value && past_key == other.past_key && past_value == other.past_value &&
+           factor == other.factor;
   }
 };
 
@@ -110,6 +113,13 @@ Range seen_keys(const AttentionHead& h, const AttentionOperands& operands) {
   return begin < end ? Range{begin, end} : Range{0, 1};
 }
 
+/// The parameters of a head, with its own factor of the scores.
+AttentionHead parameters_of(const Fused& fused, int64_t head) {
+  AttentionHead parameters = fused.head;
+  parameters.scale *= fused.places[size_t(head)].factor;
+  return parameters;
+}
+
 /// Leave out keys before and after those that any query sees. The keys of a cache may be many more.
 void crop(AttentionHead& h, AttentionOperands* heads, int64_t count) {
   if (!h.excludes || h.terms || h.past > 0 || h.keys == 0) return;
@@ -133,7 +143,7 @@ void run_attention(const Step& step, const Run& run, int part, int parts) {
   for (int64_t n = range.first; n < range.last; ++n) {
     int64_t head = n / state.chunks, chunk = n % state.chunks;
     AttentionOperands operands = operands_of(state, step, run, head);
-    AttentionHead size = f.head;
+    AttentionHead size = parameters_of(f, head);
     crop(size, &operands, 1);
     Range rows = split(f.head.queries, int(chunk), int(state.chunks));
     bool same = operands.key == last_key && operands.value == last_value;
@@ -170,7 +180,7 @@ void run_few_queries(const Step& step, const Run& run, int part, int parts) {
       heads[head - group.first] = operands_of(state, step, run, head);
       outs[head - group.first] = run.at<float>(step.out[0]) + state.fused.places[size_t(head)].out;
     }
-    AttentionHead size = state.fused.head;
+    AttentionHead size = parameters_of(state.fused, group.first);
     crop(size, heads, group.last - group.first);
     state.kernels->attend_few(size, heads, outs, int(group.last - group.first), run.part_scratch<float>(part));
     const Place& first = state.fused.places[size_t(group.first)];
@@ -361,7 +371,8 @@ void lower_attention(const Node& node, Builder& builder) {
                           0,
                           0,
                           0,
-                          false});
+                          false,
+                          1});
   auto input = [&](size_t n) { return node.inputs.size() > n ? node.inputs[n] : -1; };
   std::vector<Buffer> operands = {builder.buffer(node.inputs[0]), keys, values, builder.buffer(input(3)),
                                   builder.buffer(input(6))};
@@ -387,14 +398,18 @@ struct Term {
 struct Scores {
   std::vector<Term> terms;
   double scale = 1, cap = 0;
-  const Node* product = nullptr;
+  int factors = -1;  // a constant with one factor for each head, which multiplies scores of the shape `of_factors`
+  Shape of_factors;
+
+  /// Return whether the next node towards the product may do more than multiply.
+  bool are_unscaled() const { return scale == 1 && factors < 0; }
 };
 
 const Node* find_product(Graph& graph, int tensor, Scores* scores);
 
 /// Follow one operand of a node that changes the scores by the other operand.
 const Node* find_behind_term(Graph& graph, int operand, const Term& term, Scores* scores) {
-  if (graph[operand].shape != term.scores || scores->cap != 0 || scores->scale != 1) return nullptr;
+  if (graph[operand].shape != term.scores || scores->cap != 0 || !scores->are_unscaled()) return nullptr;
   if (scores->terms.size() == size_t(kMaxScoreTerms)) return nullptr;
   const Scores before = *scores;
   scores->terms.push_back(term);
@@ -430,12 +445,39 @@ const Node* find_behind_selection(Graph& graph, const Node& node, Scores* scores
 /// Follow a hyperbolic tangent whose result is multiplied with a constant: a soft cap.
 const Node* find_behind_cap(Graph& graph, const Node& node, Scores* scores) {
   const double outer = scores->scale * node.number("a"), inner = node.number("b");
-  if (scores->cap != 0 || !(outer > 0) || !(inner > 0)) return nullptr;
+  if (scores->cap != 0 || scores->factors >= 0 || !(outer > 0) || !(inner > 0)) return nullptr;
   const Scores before = *scores;
   scores->cap = outer, scores->scale = outer * inner;
   const Node* product = find_product(graph, node.inputs[0], scores);
   if (product == nullptr) *scores = before;
   return product;
+}
+
+/// Return whether a tensor is a constant that multiplies all scores of a head by the same number.
+bool is_factor_of_heads(const Graph& graph, int tensor, const Shape& scores) {
+  const Tensor& factors = graph[tensor];
+  if (!factors.is_constant() || !is_f32(factors) || factors.rank() > int(scores.size())) return false;
+  return factors.rank() > 0 && factors.extent(-1) == 1 && (factors.rank() == 1 || factors.extent(-2) == 1);
+}
+
+/// Follow a product of the scores with one factor for each head.
+const Node* find_behind_factors(Graph& graph, const Node& node, Scores* scores) {
+  if (scores->factors >= 0) return nullptr;
+  for (size_t n : {0, 1}) {
+    const Shape shape = graph.out(node).shape;
+    if (graph.in(node, n)->shape != shape || !is_factor_of_heads(graph, node.inputs[1 - n], shape)) continue;
+    const Scores before = *scores;
+    scores->factors = node.inputs[1 - n], scores->of_factors = shape;
+    if (const Node* product = find_product(graph, node.inputs[n], scores)) return product;
+    *scores = before;
+  }
+  return nullptr;
+}
+
+/// Return whether a reshape leaves matrices, the last two dimensions, as they are.
+bool keeps_matrices(const Graph& graph, const Node& node) {
+  const Shape &from = graph.in(node, 0)->shape, &to = graph.out(node).shape;
+  return from.size() > 1 && to.size() > 1 && std::equal(from.end() - 2, from.end(), to.end() - 2);
 }
 
 /// Find the product of query and key from which a tensor of scores is computed; nullptr if there is none.
@@ -447,14 +489,12 @@ const Node* find_product(Graph& graph, int tensor, Scores* scores) {
   if (is_operation(node, "Addition", "ADD")) return find_behind_addition(graph, node, scores);
   if (node.type == "Where") return find_behind_selection(graph, node, scores);
   if (node.type == "Activation" && node.text("function") == "TANH") return find_behind_cap(graph, node, scores);
-  if (node.type == "Reshape") {
-    const Shape &from = graph.in(node, 0)->shape, &to = graph[tensor].shape;
-    const bool same = from.size() > 1 && to.size() > 1 && std::equal(from.end() - 2, from.end(), to.end() - 2);
-    return same ? find_product(graph, node.inputs[0], scores) : nullptr;
-  }
+  if (node.type == "Reshape")
+    return keeps_matrices(graph, node) ? find_product(graph, node.inputs[0], scores) : nullptr;
   int other = -1;
   const double factor = factor_of(graph, node, &other);
-  if (factor == 0) return nullptr;
+  if (factor == 0)
+    return is_operation(node, "Multiplication", "MUL") ? find_behind_factors(graph, node, scores) : nullptr;
   const Scores before = *scores;
   scores->scale *= factor;
   const Node* product = find_product(graph, other, scores);
@@ -462,9 +502,12 @@ const Node* find_product(Graph& graph, int tensor, Scores* scores) {
   return product;
 }
 
-/// Follow probabilities to the softmax that computes them, also through a selection of 0 for those that are NaN.
+/// Follow probabilities to the softmax that computes them, also through a reshape of the heads and a selection of 0 for
+/// those that are NaN.
 const Node* find_softmax(Graph& graph, int tensor, bool* zero_if_nan) {
   const Node* node = private_producer(graph, tensor);
+  if (node && node->type == "Reshape" && node->posts.empty() && keeps_matrices(graph, *node))
+    node = private_producer(graph, node->inputs[0]);
   if (node && node->type == "Where") {
     const Node& choice = *node;
     const Tensor& zero = *graph.in(choice, 1);
@@ -584,6 +627,22 @@ bool set_terms(const Graph& graph, const Scores& scores, Fused* fused, std::vect
   return true;
 }
 
+/// Set the factors of the scores of each head.
+bool set_factors(const Graph& graph, const Scores& scores, Fused* fused) {
+  if (scores.factors < 0) return true;
+  StridedView view = plain_view(graph, scores.factors);
+  const size_t rank = scores.of_factors.size();
+  view.dimensions.insert(view.dimensions.begin(), rank - view.dimensions.size(), {});
+  const std::vector<int64_t> offsets = view.offsets(Shape(scores.of_factors.begin(), scores.of_factors.end() - 2), 2);
+  if (offsets.size() != fused->places.size()) return false;
+  const UnalignedFloats values = graph[scores.factors].floats();
+  for (size_t n = 0; n < offsets.size(); ++n) {
+    const float factor = fused->places[n].factor = values[offsets[n]];
+    if (!std::isnormal(float(scores.scale) * factor)) return false;
+  }
+  return true;
+}
+
 /// Return whether only these nodes read a tensor, also through nodes that move or scale its elements, whose results are
 /// added to `moved`.
 bool is_read_only_by(const Graph& graph, int tensor, const Node* first, const Node* last, std::vector<int>* moved) {
@@ -670,15 +729,15 @@ bool fuse_attention(Graph& graph, const Node& last) {
   auto fused = std::make_shared<Fused>();
   AttentionHead& head = fused->head;
   const Node* softmax = find_softmax(graph, product.inputs[0], &head.zero_if_nan);
-  if (!softmax || graph.out(last).rank() != graph.out(*softmax).rank()) return false;
+  if (!softmax || graph.out(last).rank() != graph[product.inputs[0]].rank()) return false;
   Scores scores;
   const Node* first = find_product(graph, softmax->inputs[0], &scores);
   if (!first || !within_limits(graph, {first->inputs[0], first->inputs[1], product.inputs[1], product.outputs[0]}))
     return false;
-  const Shape shape = graph.out(*softmax).shape, inner = graph.out(*first).shape, result = graph.out(last).shape;
+  const Shape shape = graph[product.inputs[0]].shape, inner = graph.out(*first).shape, result = graph.out(last).shape;
   if (!std::equal(shape.end() - 2, shape.end(), inner.end() - 2)) return false;
   const Shape batch(shape.begin(), shape.end() - 2), inner_batch(inner.begin(), inner.end() - 2);
-  if (!std::equal(batch.begin(), batch.end(), result.begin()) || graph[product.inputs[0]].shape != shape) return false;
+  if (!std::equal(batch.begin(), batch.end(), result.begin())) return false;
   MatrixView query, key, value, out;
   std::vector<int> chain, terms;
   double query_scale = 1;
@@ -693,9 +752,9 @@ bool fuse_attention(Graph& graph, const Node& last) {
   if (int64_t(heads) > kMaxHeads || at[0].size() != heads || at[1].size() != heads || at[2].size() != heads)
     return false;
   for (size_t n = 0; n < heads; ++n)
-    fused->places.push_back({at[0][n], at[1][n], at[2][n], 0, at[3][n], {}, 0, 0, 0, 0, false});
+    fused->places.push_back({at[0][n], at[1][n], at[2][n], 0, at[3][n], {}, 0, 0, 0, 0, false, 1});
   fused->heads = int64_t(heads);
-  if (!set_terms(graph, scores, fused.get(), &terms)) return false;
+  if (!set_factors(graph, scores, fused.get()) || !set_terms(graph, scores, fused.get(), &terms)) return false;
   const Tensor& of_query = graph[first->inputs[0]];
   head.queries = int32_t(shape[shape.size() - 2]), head.keys = int32_t(shape.back());
   head.size = int32_t(of_query.extent(first->flag("transpose_x") ? -2 : -1)), head.value_size = int32_t(result.back());

@@ -9,7 +9,19 @@ import pytest
 
 import interposer as ip
 from interposer.core.types import Array, TensorInfo
-from interposer.ops import Addition, Attention, BatchMatMul, Division, Multiplication, Reshape, Softmax, Transpose
+from interposer.ops import (
+    Addition,
+    Attention,
+    BatchMatMul,
+    Division,
+    Maximum,
+    Multiplication,
+    Reduce,
+    ReduceOperation,
+    Reshape,
+    Softmax,
+    Transpose,
+)
 from tests.backends.cpuacc.single import outcomes, reference_results
 
 pytestmark = [pytest.mark.usefixtures("shared_cpuacc"), pytest.mark.needs_cpuref]
@@ -23,6 +35,15 @@ def assert_alike(network: ip.Network) -> None:
     results = outcomes(network, [rng.standard_normal(shape).astype(np.float32) for shape in shapes])
     for result, expected in zip(*results, strict=True):
         np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5 * float(np.abs(expected).max()))
+
+
+def kernels_of(network: ip.Network) -> set[str]:
+    """Return the first words of the names of the kernels that a run takes."""
+    model = ip.load(network, ["CpuAcc"])
+    inputs = [np.ones(info.shape, np.float32) for info in model.inputs.values()]
+    with ip.profile() as profile:
+        model.run(inputs)
+    return {step.site.name.split()[0] for step in profile.steps()}
 
 
 def heads(network: ip.Network, x: object, shape: tuple[int, ...], order: tuple[int, ...]) -> object:
@@ -63,6 +84,54 @@ def test_scaled_operands_and_one_head_are_taken_too() -> None:
     query, value = (network.add_layer(Multiplication(), x, half) for x in (query, value))
     scores = network.add_layer(BatchMatMul(transpose_y=True), query, key)
     network.add_output_layer(0, network.add_layer(BatchMatMul(), network.add_layer(Softmax(), scores), value))
+
+    assert_alike(network)
+
+
+@pytest.mark.parametrize("queries", [3, 40])
+@pytest.mark.parametrize("rank", [4, 5])
+def test_one_factor_for_each_head_and_rows_of_length_one_are_taken_too(rank: int, queries: int) -> None:
+    network = ip.Network("cosine attention")
+    query, key, value = (network.add_input_layer(n, TensorInfo((2, 3, queries, 6)), name=f"x{n}") for n in range(3))
+    least = network.add_constant_layer(np.float32([1e-12]))
+    for_rows = Reduce(operation=ReduceOperation.L2, axis=(-1,), keep_dims=True)
+    query, key = (
+        network.add_layer(Division(), x, network.add_layer(Maximum(), network.add_layer(for_rows, x), least))
+        for x in (query, key)
+    )
+    scores = network.add_layer(BatchMatMul(transpose_y=True), query, key)
+    factors = network.add_constant_layer(np.float32([0.5, -2, 7]).reshape(3, 1, 1))
+    scores = network.add_layer(Multiplication(), scores, factors)
+    bias = np.random.default_rng(1).standard_normal((1, 3, queries, queries)).astype(np.float32)
+    scores = network.add_layer(Addition(), scores, network.add_constant_layer(bias))
+    batch = (2, 3) if rank == 4 else (1, 2, 3)
+    scores = network.add_layer(Reshape(target_shape=(*batch, queries, queries)), scores)
+    value = network.add_layer(Reshape(target_shape=(*batch, queries, 6)), value)
+    network.add_output_layer(0, network.add_layer(BatchMatMul(), network.add_layer(Softmax(), scores), value))
+
+    assert_alike(network)
+    assert {"attention", "L2Normalization"} >= kernels_of(network)
+
+
+def test_heads_that_are_merged_after_the_softmax_are_taken_too() -> None:
+    network = ip.Network("contractions")
+    query, key, value = (network.add_input_layer(n, TensorInfo((2, 3, 9, 6)), name=f"x{n}") for n in range(3))
+    scores = network.add_layer(BatchMatMul(transpose_y=True), query, key)
+    merged = network.add_layer(Reshape(target_shape=(6, 9, 9)), network.add_layer(Softmax(), scores))
+    value = network.add_layer(Reshape(target_shape=(6, 9, 6)), value)
+    network.add_output_layer(0, network.add_layer(BatchMatMul(), merged, value))
+
+    assert_alike(network)
+    assert kernels_of(network) == {"attention"}
+
+
+def test_a_factor_of_each_query_is_not_a_factor_of_its_head() -> None:
+    network = ip.Network("factors of queries")
+    query, key, value = (network.add_input_layer(n, TensorInfo((2, 5, 6)), name=f"x{n}") for n in range(3))
+    scores = network.add_layer(BatchMatMul(transpose_y=True), query, key)
+    factors = network.add_constant_layer(np.float32([1, 2, 3, 4, 5]).reshape(5, 1))
+    soft = network.add_layer(Softmax(), network.add_layer(Multiplication(), scores, factors))
+    network.add_output_layer(0, network.add_layer(BatchMatMul(), soft, value))
 
     assert_alike(network)
 

@@ -24,10 +24,13 @@ from interposer.ops import (
     ElementwiseUnary,
     GroupNormalization,
     InstanceNormalization,
+    Multiplication,
     Pooling2d,
     PoolingAlgorithm,
+    Reshape,
     Resize,
     ResizeMethod,
+    Subtraction,
     TransposeConvolution2d,
     UnaryOperation,
 )
@@ -218,3 +221,26 @@ def test_groups_of_values_that_are_far_from_0_keep_their_differences(op: Op, spr
     expected = centered / np.sqrt(groups.var(-1, keepdims=True) + 1e-5) * 2 + 0.5
     actual = ip.load(net.network, "CpuAcc")(image)
     np.testing.assert_allclose(actual, expected.reshape(net.shape), rtol=1e-5, atol=1e-5)
+
+
+def test_groups_that_are_written_with_reshapes_and_pools_behind_them_stay_in_blocks() -> None:
+    net = Net(32, FIRST)
+
+    def add(op: Op, *operands: Layer | Array) -> Layer:
+        layers = [net.network.add_constant_layer(at) if isinstance(at, np.ndarray) else at for at in operands]
+        return net.network.add_layer(op, *layers)
+
+    image = net.convolved(net.image, 32, FIRST)
+    ones, zeros = np.ones(1, np.float32), np.zeros(1, np.float32)
+    rows = add(InstanceNormalization(1e-5), add(Reshape((2, 1, -1)), image), ones, zeros)
+    scaled = add(Multiplication(), add(Reshape(image.output.known.shape), rows), np.full((32, 1, 1), 2, np.float32))
+    normalized = add(Addition(), scaled, np.full((32, 1, 1), 0.5, np.float32))
+    pool = Pooling2d(PoolingAlgorithm.AVERAGE, 3, 3, 1, 1, pad_left=1, pad_right=1, pad_top=1, pad_bottom=1)
+    pooled = add(pool.replace(data_layout=FIRST), normalized)
+    result = net.convolved(add(Subtraction(), pooled, normalized), 24, FIRST)
+
+    net.assert_alike(result)
+    with ip.profile() as profile:
+        ip.load(net.network, ["CpuAcc"]).run([np.ones(net.shape, np.float32)])
+    names = [step.site.name.split()[0] for step in profile.steps()]
+    assert names.count("reorder") == 2, names  # of the input and of the output
