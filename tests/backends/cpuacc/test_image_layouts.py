@@ -235,7 +235,7 @@ def test_groups_that_are_written_with_reshapes_and_pools_behind_them_stay_in_blo
     rows = add(InstanceNormalization(1e-5), add(Reshape((2, 1, -1)), image), ones, zeros)
     scaled = add(Multiplication(), add(Reshape(image.output.known.shape), rows), np.full((32, 1, 1), 2, np.float32))
     normalized = add(Addition(), scaled, np.full((32, 1, 1), 0.5, np.float32))
-    pool = Pooling2d(PoolingAlgorithm.AVERAGE, 3, 3, 1, 1, pad_left=1, pad_right=1, pad_top=1, pad_bottom=1)
+    pool = Pooling2d(PoolingAlgorithm.AVERAGE, 3, 3, 1, 1, 1, 1)
     pooled = add(pool.replace(data_layout=FIRST), normalized)
     result = net.convolved(add(Subtraction(), pooled, normalized), 24, FIRST)
 
