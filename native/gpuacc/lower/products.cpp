@@ -82,7 +82,9 @@ $PART      float t[B];
 
 int packed_constant(Plan& plan, const ipr::TensorInfo& info, const Matrices& matrices, int64_t step) {
   const int64_t panels = divided_up(matrices.n, step), k = matrices.k, n = matrices.n;
-  const std::string packing = "product " + std::to_string(step) + "/" + std::to_string(matrices.by_k);
+  std::string packing = "product";
+  for (int64_t number : {step, matrices.count, k, n, matrices.by_k, matrices.by_n})
+    packing += " " + std::to_string(number);
   return plan.constant(plan.key(info, packing), uint64_t(matrices.count * panels * k * step) * 4, [&](char* bytes) {
     const std::vector<float> values = constant_floats(info);
     float* to = reinterpret_cast<float*>(bytes);

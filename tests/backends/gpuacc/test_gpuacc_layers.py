@@ -20,6 +20,7 @@ from interposer.ops import (
     Convolution2d,
     Convolution3d,
     GatherNd,
+    GruSequence,
     LpPooling,
     MeanVarianceNormalization,
     Normalization,
@@ -329,3 +330,17 @@ def test_the_image_of_a_region_that_does_not_exist_is_named(gpuacc):
     regions = np.float32([[0, 0, 2, 2], [0, 0, 1, 2]])
     with pytest.raises(InvalidValueError, match=r"batches has 1 at \[1\]; expected 0"):
         loaded(network, ["GpuAcc"]).run([np.ones((1, 2, 5, 6), np.float32), regions, np.int32([0, 1])])
+
+
+@pytest.mark.needs_cpuref
+@pytest.mark.parametrize("direction", [RecurrentDirection.FORWARD, RecurrentDirection.BIDIRECTIONAL], ids=str)
+def test_equal_weights_of_inputs_and_states_are_packed_separately(gpuacc, direction):
+    directions = 2 if direction is RecurrentDirection.BIDIRECTIONAL else 1
+    weights = np.float32([[[1], [2], [3]], [[0.5], [-1], [2]]])[:directions]
+    network = ip.Network("equal weights")
+    x = network.add_input_layer(0, ip.TensorInfo((2, 1, 1)))
+    constants = [network.add_constant_layer(weights.copy()) for _ in range(2)]
+    network.add_output_layer(0, network.add_layer(GruSequence(direction=direction), x, *constants).outputs[0])
+    values = np.float32([0.3, -0.7]).reshape(2, 1, 1)
+    expected = loaded(network, ["CpuRef"]).run([values])[0]
+    np.testing.assert_allclose(loaded(network, ["GpuAcc"]).run([values])[0], expected, 1e-4, 1e-5)
