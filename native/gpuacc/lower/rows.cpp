@@ -135,19 +135,31 @@ void lower_softmax(const ipr::Layer& layer, Plan& plan) {
   if (is_quantized8(layer.output(0))) return lower_quantized_softmax(layer, plan);
   const Value in = plan.plain(layer.input(0).index());
   const Value out = plan.create(in.dtype, in.shape);
-  const bool is_log = layer.type() == "LogSoftmax";
-  const std::string code =
-      R"(
+  std::string code = R"(
   ACC most = -INFINITY;
   EACH most = fmax(most, (ACC)(X(r) * beta));
   MAX_ALL(most)
   const float top = (float)most;
   ACC sum = 0;
+)";
+  if (layer.type() == "LogSoftmax")
+    code += R"(
   EACH sum += (ACC)exp(X(r) * beta - top);
   SUM_ALL(sum)
-)" + std::string(
-          is_log ? "  const float total = log((float)sum);\n  EACH ST_$O(X(r) * beta - top - total, AT(r), y);"
-                 : "  const float scale = 1.0f / (float)sum;\n  EACH ST_$O(exp(X(r) * beta - top) * scale, AT(r), y);");
+  const float total = log((float)sum);
+  EACH ST_$O(X(r) * beta - top - total, AT(r), y);)";
+  else if (out.dtype == IPR_DTYPE_FLOAT32)  // exponentials wait in the result
+    code += R"(
+  EACH { const float e = exp(X(r) * beta - top); sum += (ACC)e; y[AT(r)] = e; }
+  SUM_ALL(sum)
+  const float scale = 1.0f / (float)sum;
+  EACH y[AT(r)] *= scale;)";
+  else
+    code += R"(
+  EACH sum += (ACC)exp(X(r) * beta - top);
+  SUM_ALL(sum)
+  const float scale = 1.0f / (float)sum;
+  EACH ST_$O(exp(X(r) * beta - top) * scale, AT(r), y);)";
   launch_rows(plan, "softmax", along(in, normal_axis(layer.integer("axis"), layer.input(0).rank())), out,
               {code, ", float beta", {real(layer.number("beta", 1))}});
   plan.set(layer.output(0).index(), out);
