@@ -150,6 +150,7 @@ Refusal support(const Graph& graph, const Node& node, const Settings& settings) 
 
 void lower(const Node& node, Builder& builder) {
   const Tensor &in = *builder.graph.in(node, 0), &out = builder.graph.out(node);
+  if (out.elements() == 0) return;
   int64_t item_size = int64_t(ipr::item_size(in.dtype));
   auto state = std::make_shared<Pooling>();
   Pool& pool = state->pool = pool_of(node, in, out);
@@ -166,8 +167,7 @@ void lower(const Node& node, Builder& builder) {
   }
   state->in_bytes = pool.extent[0] * pool.extent[1] * pool.extent[2] * pool.inner * item_size;
   state->row_bytes = pool.places[2] * pool.inner * item_size;
-  state->images = in.elements() == 0 ? 0 : int64_t(in.bytes()) / state->in_bytes;
-  if (in.elements() == 0 && out.elements() != 0) state->images = in.shape[0] * channels / pool.inner;
+  state->images = in.elements() == 0 ? in.shape[0] * channels / pool.inner : int64_t(in.bytes()) / state->in_bytes;
   double work = double(out.elements()) * double(pool.size[0] * pool.size[1] + pool.size[2]) * cost::kPoolTapNs;
   Step step;
   step.name = node.type + " " + node.name;

@@ -129,6 +129,15 @@ def test_pooling_padded_at_one_side_is_the_reference(side: str, dtype: str, layo
     windows.assert_alike()
 
 
+def test_pooling_of_no_images_takes_no_memory_for_the_padding_of_their_rows() -> None:
+    op = Pooling2d(PoolingAlgorithm.AVERAGE, pool_width=2, pool_height=1, stride_x=1, stride_y=1, pad_left=2**40)
+    network = ip.Network("no images")
+    layer = network.add_layer(op, network.add_input_layer(0, TensorInfo((0, 1, 1, 10))))
+    network.add_output_layer(0, layer)
+    [result] = ip.load(network, ["CpuAcc"]).run([np.zeros((0, 1, 1, 10), np.float32)])
+    assert result.shape == (0, 1, 1, 2**40 + 9)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
