@@ -1,6 +1,7 @@
 // The passes that let convolutions read and write images whose pixels are the rows of a matrix, as networks that mix
 // attention with convolutions make them: [N, pixels, C] is transposed to [N, C, pixels], and reshaped to [N, C, H, W].
-// Where the reshape comes first, the transposition is one between images, which blocked images need no copy for.
+// Where the reshape comes first, the transposition is one between images, which blocked images need no copy for. A
+// depthwise convolution between two such transpositions needs neither.
 
 #include <algorithm>
 
@@ -98,6 +99,40 @@ bool move_reshapes(Graph& graph, const Settings&) {
   return changed;
 }
 
+/// The number of channels of whole blocks that a depthwise convolution with channels first has, each computed from the
+/// one at its position; 0 for other nodes.
+int64_t whole_channels(const Graph& graph, const Node& node) {
+  if (node.type != "DepthwiseConvolution2d" || node.text("data_layout") != "NCHW" || !is_f32(graph.out(node))) return 0;
+  const bool has_residual = node.inputs.size() > 3;
+  const int64_t channels = graph.out(node).extent(1);
+  return !has_residual && graph.in(node, 0)->extent(1) == channels && channels % kBlock == 0 ? channels : 0;
+}
+
+/// Let a depthwise convolution between two transpositions compute images with channels last.
+bool leave_channels_last(Graph& graph, const Node& node, const Settings& settings) {
+  if (whole_channels(graph, node) == 0) return false;
+  const int producer = graph[node.inputs[0]].producer, user = only_user(graph, node);
+  if (producer < 0 || user < 0) return false;
+  const Node &before = graph.nodes[size_t(producer)], &after = graph.nodes[size_t(user)];
+  if (!is_transpose(before, to_first(4)) || !is_transpose(after, to_last(4))) return false;
+  Node by = node;
+  for (Value& value : by.attributes)
+    if (value.name == "data_layout") value.text = "NHWC";
+  by.inputs[0] = before.inputs[0];
+  by.outputs = after.outputs;
+  by.set("acc.rows", 1);
+  if (!find_lowering(graph, by, settings)) return false;
+  graph.nodes.remove(node);
+  graph.nodes.replace(after, std::move(by));
+  return true;
+}
+
+bool leave_all_channels_last(Graph& graph, const Settings& settings) {
+  bool changed = false;
+  for (const Node& node : graph.nodes) changed = leave_channels_last(graph, node, settings) || changed;
+  return changed;
+}
+
 /// Return whether blocks of an image with channels first would be mostly padding.
 bool is_mostly_padding(const Tensor& image) {
   return 2 * image.shape[1] < (image.shape[1] + kBlock - 1) / kBlock * kBlock;
@@ -141,6 +176,11 @@ bool block_images(Graph& graph, const Settings& settings) {
 
 }  // namespace
 
-Family image_moves_family() { return {{}, {{"reshapes of images", move_reshapes}, {"blocked images", block_images}}}; }
+Family image_moves_family() {
+  return {{},
+          {{"reshapes of images", move_reshapes},
+           {"depthwise rows", leave_all_channels_last},
+           {"blocked images", block_images}}};
+}
 
 }  // namespace cpuacc

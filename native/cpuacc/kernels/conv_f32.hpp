@@ -109,6 +109,7 @@ struct Depthwise {
   bool exact = false;             // no segment reads padding
   OutputStrides out = {0, 0, 0};  // all 0: rows are contiguous
   int32_t last = 16;              // channels of the last block
+  int64_t in_pixel = 16;          // floats from one input pixel to the next: 16 in blocks, else the number of channels
 };
 
 /// Rows of a window.

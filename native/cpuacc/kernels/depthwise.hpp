@@ -285,14 +285,16 @@ CPUACC_INLINE Vec selected(const float* block, const int32_t* lanes) {
 }
 
 /// Provides the input rows of one block of channels and one output plane. These are the rows of the image, or copies
-/// with padding in a ring buffer if the kernels need these, or if channels are expanded.
+/// with padding in a ring buffer if the kernels need these, if channels are expanded, or if the image has channels
+/// last.
 class RowRing {
  public:
   /// `in` is the whole input if channels are expanded, else its block.
   RowRing(const Depthwise& c, const float* in, float* memory, int block, int z, int first)
-      : c_(c), in_(in), memory_(memory), plane_(int64_t{c.height} * c.width * 16), width_(ring_width(c)), block_(block),
-        front_(z * c.stride_z - c.pad_front), size_(static_cast<int>(ring_rows(c))), next_(first < 0 ? 0 : first),
-        copies_(c.sources || (is_dense(c) ? beside() > c.kernel_width / 2 : !c.exact)),
+      : c_(c), in_(in), memory_(memory), plane_(int64_t{c.height} * c.width * c.in_pixel), width_(ring_width(c)),
+        block_(block), front_(z * c.stride_z - c.pad_front), size_(static_cast<int>(ring_rows(c))),
+        next_(first < 0 ? 0 : first),
+        copies_(c.sources || c.in_pixel != 16 || (is_dense(c) ? beside() > c.kernel_width / 2 : !c.exact)),
         pairs_(!copies_ && kRegisters == 32 && c.out_width <= 7 && is_3x3(c)) {}
 
   /// Set the input rows of output row y, or of y and the next row. Return the number of output rows that are computed
@@ -337,14 +339,19 @@ class RowRing {
   __attribute__((noinline)) void fill(int d, int y) const {
     const int padding = c_.pad_left > 0 ? c_.pad_left : 0, before = c_.pad_left < 0 ? -c_.pad_left : 0,
               cropped = before < c_.width ? before : c_.width, columns = c_.width - cropped;
-    const float* row = in_ + plane_of(d) * plane_ + (int64_t{y} * c_.width + cropped) * 16;
+    const float* row = in_ + plane_of(d) * plane_ + (int64_t{y} * c_.width + cropped) * c_.in_pixel;
     for (int k = 0; k < c_.inputs; ++k) {
       float *to = at(d, y, k), *image = to + padding * 16, *after = image + columns * 16;
       memset(to, 0, static_cast<size_t>(padding) * 64);
-      c_.sources ? expand(row, k, image, columns)
-                 : static_cast<void>(memcpy(image, row, static_cast<size_t>(columns) * 64));
+      c_.sources ? expand(row, k, image, columns) : copy(row, image, columns);
       memset(after, 0, static_cast<size_t>(width_ - padding - columns) * 64);
     }
+  }
+
+  void copy(const float* row, float* to, int columns) const {
+    if (c_.in_pixel == 16) return static_cast<void>(memcpy(to, row, static_cast<size_t>(columns) * 64));
+    for (int x = 0; x < columns; ++x, row += c_.in_pixel, to += 16)
+      for (int v = 0; v < 16; v += kLanes) store(to + v, load(row + v));
   }
 
   /// Copy the expanded channels of some columns of a row. `row` is the first of these columns in block 0 of the input.
@@ -383,7 +390,7 @@ inline OutputStrides strides_of(const Depthwise& c) {
 void depthwise(const Depthwise& c, const float* in, float* out, const float* residual, float* scratch, int64_t first,
                int64_t last) {
   const OutputStrides strides = strides_of(c);
-  const int64_t block_size = int64_t{c.depth} * c.height * c.width * 16,
+  const int64_t block_size = c.in_pixel == 16 ? int64_t{c.depth} * c.height * c.width * 16 : 16,
                 rows_of_block = int64_t{c.out_depth} * c.out_height;
   DepthwiseRow d{};
   d.width = c.out_width;

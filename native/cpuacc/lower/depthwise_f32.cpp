@@ -11,6 +11,7 @@ namespace {
 constexpr int64_t kMaxExtent = 1 << 20;
 constexpr int64_t kMaxCells = 1 << 24;      // floats of the rows under a window
 constexpr int64_t kMaxGroupInputs = 16;     // input channels of the largest groups that are expanded
+constexpr int64_t kCachedBytes = 1 << 20;   // of rows with channels last that are computed together
 constexpr int64_t kMaxPointwiseInputs = 4;  // the same for windows of one element, where expanding takes most time
 
 /// A convolution to some pixels of the output, from `out_offset` floats on.
@@ -25,6 +26,20 @@ struct State {
   int64_t images, in_image, out_image;
 };
 
+/// Compute an image with channels last: some rows of all blocks, which share cache lines and pages, before the next
+/// rows.
+void run_by_rows(const State& state, const Depthwise& d, const float* in, float* out, const float* residual,
+                 float* scratch, int part, int parts) {
+  const int64_t rows = int64_t{d.out_depth} * d.out_height, pixels = int64_t{d.width} + d.out_width;
+  const int64_t together = std::clamp<int64_t>(kCachedBytes / (pixels * d.in_pixel * 4), 4, std::max<int64_t>(rows, 4));
+  const int64_t strips = (rows + together - 1) / together;
+  const Range range = split(strips * d.blocks, part, parts);
+  for (int64_t n = range.first; n < range.last; ++n) {
+    const int64_t block = n % d.blocks * rows, first = n / d.blocks * together;
+    state.kernels->depthwise(d, in, out, residual, scratch, block + first, block + std::min(first + together, rows));
+  }
+}
+
 void run_depthwise(const Step& step, const Run& run, int part, int parts) {
   const State& state = step.as<State>();
   const float* in = run.at<float>(step.in[0]);
@@ -33,6 +48,10 @@ void run_depthwise(const Step& step, const Run& run, int part, int parts) {
   for (int64_t image = 0; image < state.images; ++image) {
     for (const Phase& phase : state.phases) {
       const Depthwise& d = phase.depthwise;
+      if (d.in_pixel != 16) {
+        run_by_rows(state, d, in, out, residual, run.part_scratch<float>(part), part, parts);
+        continue;
+      }
       Range range = split(int64_t{d.blocks} * d.out_depth * d.out_height, part, parts);
       state.kernels->depthwise(d, in, out + phase.out_offset, residual ? residual + phase.out_offset : nullptr,
                                run.part_scratch<float>(part), range.first, range.last);
@@ -152,6 +171,10 @@ void expand_channels(const Grouped& g, Depthwise& d, Builder& builder) {
   d.lanes = packed_copy(lanes, builder);
 }
 
+/// Return whether a node computes images with channels last, which are rows of a matrix for its neighbours; see
+/// image_moves.cpp.
+bool reads_rows(const Node& node) { return node.flag("acc.rows"); }
+
 // ---- Lowering -------------------------------------------------------------------------------------------------------
 
 void set_window(const Grouped& g, Depthwise& d) {
@@ -213,7 +236,13 @@ void add_step(const Node& node, const Grouped& g, const char* kind, std::vector<
 void lower(const Node& node, Builder& builder) {
   if (builder.graph.out(node).elements() == 0) return;
   const Grouped g(builder.graph, node);
-  add_step(node, g, g.inputs == 1 ? "depthwise" : "grouped", {{make_depthwise(node, builder), 0}}, builder);
+  Depthwise d = make_depthwise(node, builder);
+  if (reads_rows(node)) d.in_pixel = g.in.c, d.out = {16, g.out.w * g.out.c, g.out.c};
+  add_step(node, g, g.inputs == 1 ? "depthwise" : "grouped", {{d, 0}}, builder);
+}
+
+Layouts depthwise_layouts(const Graph& graph, const Node& node, const Settings& settings) {
+  return reads_rows(node) ? Layouts{} : blocked_layouts(graph, node, settings);
 }
 
 // ---- Transposed convolutions ----------------------------------------------------------------------------------------
@@ -273,7 +302,7 @@ Depthwise make_depthwise(const Node& node, Builder& builder) {
 }
 
 Family depthwise_f32_family() {
-  return {{{"DepthwiseConvolution2d", "f32", support, lower, blocked_layouts},
+  return {{{"DepthwiseConvolution2d", "f32", support, lower, depthwise_layouts},
            {"Convolution2d", "groups", support_groups, lower, blocked_layouts},
            {"Convolution3d", "groups", support_groups, lower, blocked_layouts},
            {"TransposeConvolution2d", "groups", support_transposed, lower_transposed, blocked_layouts}},

@@ -102,6 +102,49 @@ def test_a_depthwise_convolution_between_products_needs_no_transposition(
     assert moves(net) == 0
 
 
+WINDOWS = {
+    "3x3": (3, 3, DepthwiseConvolution2d(pad_left=1, pad_right=1, pad_top=1, pad_bottom=1)),
+    "5x5 with stride 2": (
+        5,
+        5,
+        DepthwiseConvolution2d(stride_x=2, stride_y=2, pad_left=2, pad_right=1, pad_top=2, pad_bottom=2),
+    ),
+    "3x2, dilated": (3, 2, DepthwiseConvolution2d(dilation_x=2, dilation_y=2, pad_left=2, pad_top=1, pad_bottom=3)),
+    "6x1 without padding": (6, 1, DepthwiseConvolution2d()),
+}
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize(("channels", "batch"), [(16, 1), (32, 2), (80, 1)])
+def test_channels_that_fill_blocks_are_computed_where_they_are(channels: int, batch: int, window: str) -> None:
+    height, width, op = WINDOWS[window]
+    net = Tokens(channels, batch)
+    weights = numbers(1, height, width, channels)
+    convolved = net.add(op.replace(data_layout=DataLayout.NCHW), net.image(net.x), weights, numbers(channels))
+    net.check(net.add(GELU, net.tokens(convolved)))
+
+    with ip.profile() as profile:
+        ip.load(net.network, ["CpuAcc"]).run([numbers(batch, 30, channels)])
+    assert [step.site.name.split()[0] for step in profile.steps()] == ["depthwise"]
+
+
+def test_a_large_image_of_tokens_is_computed_strip_by_strip() -> None:
+    network = ip.Network("strips")
+    x = network.add_input_layer(0, TensorInfo((1, 40 * 90, 256)), name="x")
+    image = network.add_layer(Reshape((1, 256, 40, 90)), network.add_layer(Transpose((0, 2, 1)), x))
+    op = DepthwiseConvolution2d(pad_left=1, pad_right=1, pad_top=1, pad_bottom=1, data_layout=DataLayout.NCHW)
+    convolved = network.add_layer(op, image, network.add_constant_layer(numbers(1, 3, 3, 256)))
+    rows = network.add_layer(Reshape((1, 256, 40 * 90)), convolved)
+    network.add_output_layer(0, network.add_layer(Transpose((0, 2, 1)), rows))
+    inputs = [numbers(1, 40 * 90, 256)]
+    expected = reference_results(network, inputs)[0]
+    for threads in (1, 2, 3):
+        model = ip.load(
+            network, ["CpuAcc"], options=ip.OptimizerOptions(model_options={"CpuAcc": {"NumberOfThreads": threads}})
+        )
+        np.testing.assert_allclose(model.run(inputs)[0], expected, rtol=0, atol=1e-4)
+
+
 def test_a_convolution_with_strides_reads_tokens_and_writes_fewer(moves: Callable[[Tokens], int]) -> None:
     net = Tokens(32)
     net.check(net.tokens(net.convolved(net.image(net.x))))
