@@ -157,7 +157,7 @@ void dot(const PlainProduct& product, const void* a, const void* b, void* out, i
 }
 
 template <class T>
-constexpr PlainProductFunctions kFunctions = {multiply<T>, dot<T>};
+constexpr PlainProductFunctions kFunctions = {multiply<T>, dot<T>, Wide<T>::kCount};
 
 const PlainProductFunctions* functions_of(int32_t dtype) {
   switch (dtype) {

@@ -20,7 +20,8 @@ using MultiplyPlain = void (*)(const PlainProduct& product, const void* a, const
 
 struct PlainProductFunctions {
   MultiplyPlain multiply;  // the rows of `b` are contiguous, one after another
-  MultiplyPlain dot;       // the columns of `b` are, and `a_by_depth` is 1; faster for few columns
+  MultiplyPlain dot;       // the columns of `b` are, and `a_by_depth` is 1
+  int64_t vector_columns;  // fewer columns fill no vector: `multiply` computes their elements one by one
 };
 
 struct PlainProductKernels {

@@ -12,7 +12,7 @@ namespace cpuacc {
 namespace {
 
 constexpr double kOperationsPerNs = 16;  // of float64; the other types have about the same rate
-constexpr int64_t kNarrowBytes = 64;     // rows of the second operand that are shorter fill no vector
+constexpr int64_t kFewRows = 8;          // turning the second operand takes as long as several of them
 
 struct Products {
   MultiplyPlain multiply;
@@ -84,6 +84,25 @@ struct Products {
   }
 };
 
+/// Return whether dot products are faster: for columns that fill no vector, and for few rows if the columns of the
+/// second operand are contiguous and would be turned in each run.
+bool prefers_dots(const Products& products, const PlainProductFunctions& functions, bool is_packable) {
+  if (products.product.a_by_depth != 1) return false;
+  const bool saves_turns = products.is_b_turned && !is_packable && products.rows <= kFewRows;
+  return saves_turns || products.product.columns < functions.vector_columns;
+}
+
+/// Choose the kernel, and turn the second operand for it.
+void choose_kernel(const Tensor& b, Products& products, Builder& builder) {
+  const PlainProductFunctions& functions = *plain_product_kernels_for(builder.settings.isa).of(b.dtype);
+  const bool is_packable = b.is_constant() && b.rank() == 2, are_dots = prefers_dots(products, functions, is_packable);
+  products.multiply = are_dots ? functions.dot : functions.multiply;
+  products.turns_b = products.is_b_turned != are_dots && products.product.columns > 1;
+  products.is_b_packed = products.turns_b && is_packable;
+  if (products.is_b_packed)
+    products.packed = builder.pack(products.bytes_of_b(), [&](void* to) { products.turn(b.values<uint64_t>(), to); });
+}
+
 void add_step(const Node& node, Products products, Builder& builder) {
   const Tensor& b = *builder.graph.in(node, 1);
   const double operations = 2 * double(products.a_places.size()) * double(products.rows) *
@@ -91,13 +110,7 @@ void add_step(const Node& node, Products products, Builder& builder) {
   auto state = std::make_shared<Products>(std::move(products));
   state->size = int64_t(ipr::item_size(b.dtype));
   state->is_float = b.dtype == IPR_DTYPE_FLOAT64;
-  const bool is_narrow = state->product.columns * state->size < kNarrowBytes && state->product.a_by_depth == 1;
-  const PlainProductFunctions& functions = *plain_product_kernels_for(builder.settings.isa).of(b.dtype);
-  state->multiply = is_narrow ? functions.dot : functions.multiply;
-  state->turns_b = state->is_b_turned != is_narrow && state->product.columns > 1;
-  state->is_b_packed = state->turns_b && b.is_constant() && b.rank() == 2;
-  if (state->is_b_packed)
-    state->packed = builder.pack(state->bytes_of_b(), [&](void* to) { state->turn(b.values<uint64_t>(), to); });
+  choose_kernel(b, *state, builder);
   Step step;
   step.name = "plain product " + node.name;
   step.fn = &Products::run;

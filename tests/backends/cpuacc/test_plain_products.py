@@ -15,6 +15,8 @@ RNG = np.random.default_rng(5)
 INTEGERS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
 SHAPES = [
     ((9, 33), (33, 70)),
+    ((8, 70), (70, 33)),
+    ((1, 70), (70, 33)),
     ((2, 1, 6, 4), (3, 4, 17)),
     ((5,), (5, 3)),
     ((2, 3, 8), (8,)),
