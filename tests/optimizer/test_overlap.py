@@ -31,6 +31,14 @@ class Queued(Parts):
     asynchronous = True
 
 
+class Refusing(Queued):
+    """A backend with a queue that gives back every part."""
+
+    def optimize_subgraph(self, view, options):
+        self.offered.append(" ".join(layer.name for layer in view))
+        return OptimizationViews.all_failed(view, "it is not compiled")
+
+
 class Other(Parts):
     """Another backend."""
 
@@ -43,10 +51,13 @@ class OtherQueued(Other):
     asynchronous = True
 
 
-def offered(layers: dict[str, tuple[str, str]], outputs: str, on_other: str, other: Parts) -> tuple[list[str], ...]:
+def offered(
+    layers: dict[str, tuple[str, str]], outputs: str, on_other: str, other: Parts, first: Queued | None = None
+) -> tuple[list[str], ...]:
     """Return the parts that the first backend and the other one are offered of a network of additions.
 
-    `layers` has the operands of each addition by name; `x` is the input. Those named in `on_other` run on `other`.
+    `layers` has the operands of each addition by name; `x` is the input. Those named in `on_other` run on `other`, and
+    the rest on `first`, by default a `Queued`.
     """
     network = ip.Network("sums")
     values = {"x": network.add_input_layer(0, INFO, name="x")}
@@ -54,7 +65,7 @@ def offered(layers: dict[str, tuple[str, str]], outputs: str, on_other: str, oth
         values[name] = network.add_addition_layer(*(values[operand] for operand in operands), name=name)
     for number, name in enumerate(outputs.split()):
         network.add_output_layer(number, values[name])
-    first = Queued()
+    first = first or Queued()
     backends = {"Queued": first, "Other": other}
     with ip.Runtime() as runtime:
         for backend in backends.values():
@@ -94,6 +105,13 @@ def test_a_small_part_of_another_backend_divides_nothing():
         [" ".join(long) + " sum"],
         ["b"],
     )
+
+
+@pytest.mark.parametrize("other", [Other, OtherQueued])
+def test_layers_that_a_backend_gives_back_are_in_one_part_with_the_layers_around_them(other):
+    first, second = offered(BRANCHES, "sum", "d e", other(), Refusing())
+    assert first == ["a", "b c", "sum"]
+    assert [sorted(part.split()) for part in second] == [["a", "b", "c", "d", "e", "sum"]]
 
 
 def test_parts_of_synchronous_backends_are_as_large_as_possible(monkeypatch):

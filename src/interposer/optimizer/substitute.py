@@ -43,8 +43,14 @@ def let_backends_optimize(assigner: Assigner) -> None:
 
 
 def _offer_parts(
-    assigner: Assigner, backend: Backend, offered: set[tuple[int, str]], neighbors: Mapping[int, Neighbors]
+    assigner: Assigner, backend: Backend, offered: set[tuple[int, str]], neighbors: dict[int, Neighbors]
 ) -> bool:
+    """Offer a backend its layers that are new to it, and return True if there are any.
+
+    `offered` and `neighbors` are updated. Layers that the backend gives back move to other backends, which changes what
+    can compute concurrently with what.
+    """
+
     def waiting(layer: Layer) -> Hashable | None:
         is_new = layer.backend == backend.id and (layer.guid, backend.id) not in offered
         return (backend.id, neighbors.get(layer.guid)) if is_new and is_placed_by_a_backend(layer) else None
@@ -54,7 +60,10 @@ def _offer_parts(
     for answer in _answers(assigner, backend, parts):
         offered |= {(layer.guid, backend.id) for layer in answer.view}
         given_back += _apply(assigner, backend, answer, offered)
-    assigner.assign(given_back)
+    if given_back:
+        assigner.assign(given_back)
+        neighbors.clear()
+        neighbors.update(neighbors_of_layers(assigner.graph, assigner.backends))
     return bool(parts)
 
 
