@@ -5,8 +5,9 @@ with one branch on each device. The results must agree. Each placement is timed 
 after the other, and with the same number of runs that are submitted together. The least times of all rounds count.
 
 Recorded runs give the least time for which each device is busy, and the largest overlap: the time in which both are
-busy, as a share of the busy time of the device that is busy for less. With PoCL, POCL_DEVICES="pthread pthread" shows
-two devices, which share the threads of one pool.
+busy, as a share of the busy time of the device that is busy for less. A backend that names no devices in its records,
+such as CpuAcc, counts as one device, which is busy while its layers run. With PoCL, POCL_DEVICES="pthread pthread"
+shows two devices, which share the threads of one pool.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ import numpy as np
 
 import interposer as ip
 from benchmarks.machine import machine
+from benchmarks.option_types import positive
 from interposer.ops import Activation, ActivationFunction, Addition, Convolution2d
+from interposer.profiling import Category, Interval
 
 HERE: Final = Path(__file__).resolve().parent
 RECORDED: Final = 20
@@ -35,9 +38,13 @@ Row = dict[str, Any]
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure both placements, and print a table."""
-    args = _parser().parse_args(words)
+    parser = _parser()
+    args = parser.parse_args(words)
     image = np.random.default_rng(0).normal(0, 1, (1, args.channels, args.size, args.size)).astype(np.float32)
-    models = _models(_branches(image.shape, args.depth), args.devices, args.depth)
+    try:
+        models = _models(_branches(image.shape, args.depth), args.devices, args.depth)
+    except ip.errors.InterposerError as error:
+        parser.error(str(error))
     _check(models, image)
     rows = [_times(models, image, args.runs) for _ in range(args.rounds + 1)][1:]  # the first round warms up
     figures = {name: _least([row[name] for row in rows]) | _recorded(model, image) for name, model in models.items()}
@@ -52,11 +59,11 @@ def _parser() -> argparse.ArgumentParser:
         prog="run.py devices", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--devices", nargs=2, default=["GpuAcc:0", "GpuAcc:1"], help="the addresses of two devices")
-    parser.add_argument("--runs", type=int, default=8, help="how many runs are in flight")
-    parser.add_argument("--rounds", type=int, default=10, help="how often everything is measured")
-    parser.add_argument("--depth", type=int, default=6, help="convolutions in each branch")
-    parser.add_argument("--channels", type=int, default=64, help="channels of the convolutions")
-    parser.add_argument("--size", type=int, default=28, help="width and height of the images")
+    parser.add_argument("--runs", type=positive, default=8, help="how many runs are in flight")
+    parser.add_argument("--rounds", type=positive, default=10, help="how often everything is measured")
+    parser.add_argument("--depth", type=positive, default=6, help="convolutions in each branch")
+    parser.add_argument("--channels", type=positive, default=64, help="channels of the convolutions")
+    parser.add_argument("--size", type=positive, default=28, help="width and height of the images")
     parser.add_argument("--json", type=Path, default=HERE / "results/devices.json", help="the file to write")
     return parser
 
@@ -151,14 +158,25 @@ def _overlap(busy: Sequence[Sequence[Span]]) -> float:
 
 
 def _busy(model: ip.Model, image: Any) -> list[list[Span]]:
-    """Return the times in which each device is busy during a run, in the order of the names of the devices."""
+    """Return the times in which each device is busy during a run; the device that is busy last comes first.
+
+    This is the first device of the placement, since it computes the sum.
+    """
     with ip.profile() as profile:
         model.run([image])
+    intervals = profile.recording.intervals
+    named = {_backend(interval) for interval in intervals if interval.site.device}
     spans: dict[str, list[Span]] = defaultdict(list)
-    for interval in profile.recording.intervals:
-        if interval.site.device:
-            spans[interval.site.device].append((interval.begin, interval.end))
-    return [_merged(spans[device]) for device in sorted(spans)]
+    for interval in intervals:
+        is_layer = interval.site.category is Category.LAYER
+        if interval.site.device or (is_layer and _backend(interval) not in named):
+            spans[interval.site.device or interval.site.backend].append((interval.begin, interval.end))
+    return sorted(map(_merged, spans.values()), key=lambda device: -device[-1][1])
+
+
+def _backend(interval: Interval) -> str:
+    """Return the backend of an interval without the number of the device."""
+    return interval.site.backend.partition(":")[0]
 
 
 def _merged(spans: Sequence[Span]) -> list[Span]:

@@ -22,6 +22,7 @@ import interposer
 from benchmarks.folders import add_models
 from benchmarks.machine import machine
 from benchmarks.networks import BATCHED, NETWORKS, QUICK
+from benchmarks.option_types import positive
 
 from . import DEFAULT, engine
 from .cases import Case, known, prepare, tiny
@@ -89,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=_numbers, default=[1, 2], help="as 1,2, the default")
     parser.add_argument("--batches", type=_numbers, default=[1, BATCH],
                         help=f"as 1,{BATCH}, the default; batches of more than 1: {', '.join(BATCHED)}")  # fmt: skip
-    parser.add_argument("--rounds", type=_positive, default=5, help="turns of each engine (5)")
+    parser.add_argument("--rounds", type=positive, default=5, help="turns of each engine (5)")
     parser.add_argument("--seconds", type=float, default=0.2, help="length of a turn (0.2)")
     parser.add_argument("--loads", type=int, default=0,
                         help="processes to take the least time of loading from, without and with a cache; by default "
@@ -101,14 +102,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _positive(said: str) -> int:
-    if not said.isdecimal() or int(said) == 0:
-        raise argparse.ArgumentTypeError(f"expected a positive number, not {said!r}")
-    return int(said)
-
-
 def _numbers(said: str) -> list[int]:
-    return [_positive(word) for word in said.split(",")]
+    return [positive(word) for word in said.split(",")]
 
 
 def _engines(said: str) -> list[str]:
