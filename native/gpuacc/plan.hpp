@@ -85,13 +85,15 @@ struct Buffer {
   uint64_t offset = 0;             // in the arena
 };
 
-/// Elements of an operand that have to be in a range, such as indices.
+/// Elements that have to be in a range, such as indices. If a kernel computes them from operands, `problem` ends the
+/// message, which has the name and the index of the element before it.
 struct ValueCheck {
   int64_t layer;
   int operand;
   std::string name;
   int64_t lowest, highest;
   int64_t first = 0, step = 1;  // of the elements that are checked
+  std::string problem = {};
 };
 
 /// Ways in which layers are computed, by what they depend on: the one that was fastest when it was measured.

@@ -269,6 +269,9 @@ void Executable::report_values() {
     if (checks_[n].layer == checks_[first].layer && first_wrong_[n] < first_wrong_[first]) first = n;
   const ValueCheck& check = checks_[first];
   const int64_t at = first_wrong_[first];
+  if (!check.problem.empty())
+    throw ipr::Error(check.name + " " + std::to_string(at) + " " + check.problem, IPR_INVALID_VALUE, IPR_ITEM_LAYER,
+                     check.layer);
   int64_t value = 0;
   gpuacc::check(cl().clEnqueueReadBuffer(queue_.get(), memory_[size_t(status_)].get(), 1,
                                          size_t(kMostChecks) * 4 + first * 8, 8, &value, 0, nullptr, nullptr),

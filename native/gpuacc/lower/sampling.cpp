@@ -248,7 +248,7 @@ void lower_maximum(const ipr::Layer& layer, Plan& plan) {
 
 // ---- RoiAlign -------------------------------------------------------------------------------------------------------------
 
-constexpr int kNoOperand = -1;         // of a check: its values are computed from operands
+constexpr int kRegions = 1;            // the operand
 constexpr int64_t kMostSamples = 256;  // of a bin along an axis, if an attribute has their number
 
 ipr::Verdict region_support(const ipr::Layer& layer, const Target& target) {
@@ -336,7 +336,8 @@ kernel void k(global const $G* restrict regions, global int* restrict counts, in
   plan.launch_elements("count samples",
                        preamble(plan.profile, plan.device.info) + sampling_source(layer) + source.text(), arguments,
                        counts.elements());
-  plan.check_values(counts, {layer.index(), kNoOperand, "the numbers of samples of regions", 0, 1 << 20});
+  plan.check_values(counts, {layer.index(), kRegions, "region", 0, 1 << 20, 0, 1,
+                             "cannot be sampled: it is not finite, or a bin has more than 2**20 rows or columns"});
 }
 
 constexpr char kMean[] = R"(
