@@ -23,11 +23,12 @@ namespace {
 
 constexpr char kErf[] = "{" GPUACC_ERF("v") "v = e; }";
 /// Below -2.7, the distribution function is exp(-v * v / 2) / |v| * P(1 / (v * v)), whose relative error is below 5e-6.
+/// GELU of -infinity is NaN, as in the reference: the product of infinity and 0.
 constexpr char kGelu[] =
     "{" GPUACC_ERF("v * (F)0.70710678118654752f")
     "const F t = (F)1 / (v * v), tail = exp(v * v * (F)-0.5f) * ((((((F)-29.198675f * t + (F)16.573282f) * t"
     " - (F)4.7548237f) * t + (F)1.1648006f) * t - (F)0.39860401f) * t + (F)0.39894155f);"
-    "v = select(v * ((F)0.5f * e + (F)0.5f), -tail, isless(v, (F)-2.7f)); }";
+    "v = select(v * ((F)0.5f * e + (F)0.5f), -tail, isless(v, (F)-2.7f) && isfinite(v)); }";
 
 const std::map<std::string_view, const char*>& activations() {
   static const std::map<std::string_view, const char*> codes = {

@@ -21,6 +21,7 @@ from interposer.ops import (
     BlockDequantize,
     Convolution2d,
     Convolution3d,
+    ElementwiseUnary,
     GatherNd,
     GruSequence,
     LpPooling,
@@ -34,6 +35,7 @@ from interposer.ops import (
     RoiAlignMode,
     RotaryEmbedding,
     TopK,
+    UnaryOperation,
 )
 from interposer.testing import Settings, check_backend, samples_of
 from interposer.types import DataLayout, DataType, Quantization
@@ -166,6 +168,23 @@ def test_results_that_are_float32_numbers_do_not_overflow_on_the_way(gpuacc):
         network.add_output_layer(number, network.add_layer(Activation(function=function), x))
     for result in loaded(network, ["GpuAcc"]).run([large]):
         np.testing.assert_allclose(result, [3e38, 1e38, 0], 1e-6)
+
+
+@pytest.mark.needs_cpuref
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    "op",
+    [Activation(function=ActivationFunction.GELU), ElementwiseUnary(operation=UnaryOperation.ERF)],
+    ids=["gelu", "erf"],
+)
+def test_functions_by_polynomials_are_near_the_reference_also_far_from_zero(gpuacc, op, profile):
+    special = [0, -0.0, 1e-30, 3e38, -3e38, np.inf, -np.inf, np.nan]
+    values = np.concatenate([np.linspace(-14, 8, 5001), special]).astype(np.float32)
+    network = ip.Network("functions")
+    network.add_output_layer(0, network.add_layer(op, network.add_input_layer(0, ip.TensorInfo(values.shape))))
+    expected = loaded(network, ["CpuRef"]).run([values])[0]
+    result = loaded(network, ["GpuAcc"], Profile=profile).run([values])[0]
+    np.testing.assert_allclose(result, expected, rtol=5e-5, atol=1e-12)
 
 
 def test_without_axes_each_element_is_normalized_by_itself(gpuacc):
