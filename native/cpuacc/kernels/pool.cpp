@@ -526,19 +526,48 @@ struct RowsUnder {
   }
 };
 
-/// Combine the rows under the windows of one row of the result, between columns of padding.
+constexpr int kGroup = 4;  // vectors of a row that are combined at once
+
+/// Combine the rows under the windows of one row of the result. Vectors may be stored past the end.
+template <class F>
+void join_under(const Pool& pool, const float* in, const RowsUnder& under, float* joined) {
+  const int64_t width = pool.extent[2] * pool.inner;
+  int64_t n = 0;
+  for (; n + kGroup * kLanes <= width; n += kGroup * kLanes) {
+    F totals[kGroup];
+    under.each(
+        pool, in, [&](const float* row) __attribute__((always_inline)) {
+          for (int v = 0; v < kGroup; ++v) totals[v].add(load(row + n + v * kLanes));
+        });
+    for (int v = 0; v < kGroup; ++v) store(joined + n + v * kLanes, totals[v].sum());
+  }
+  for (; n < width; n += kLanes) {
+    F total;
+    under.each(pool, in, [&](const float* row) { total.add(load_some(row + n, width - n, F::start())); });
+    store(joined + n, total.sum());
+  }
+}
+
+/// The same between columns of padding.
 template <class F>
 void join_padded(const Pool& pool, const float* in, const RowsUnder& under, float* joined) {
   const int64_t width = pool.extent[2] * pool.inner, before = pool.pad[2] * pool.inner, end = scratch_items(pool);
   for (int64_t n = 0; n < before; n += kLanes) store(joined + n, F().sum());
-  for (int64_t n = 0; n < width; n += kLanes) {
-    F total;
-    under.each(pool, in, [&](const float* row) { total.add(load_some(row + n, width - n, F::start())); });
-    store(joined + before + n, total.sum());
-  }
+  join_under<F>(pool, in, under, joined + before);
   int64_t n = before + width;
   for (; n + kLanes <= end; n += kLanes) store(joined + n, F().sum());
   for (; n < end; ++n) joined[n] = F::start();
+}
+
+/// Combine the columns of neighbouring windows, beginning with element `n` of a row of the result.
+template <class F, int kVectors>
+CPUACC_INLINE void join_near(const Pool& pool, const float* joined, int64_t n, Vec by_rows, Vec (&results)[kVectors]) {
+  const int64_t step = pool.dilation[2] * pool.inner, end = n + pool.size[2] * step;
+  F windows[kVectors];
+  for (int64_t at = n; at < end; at += step)
+    for (int v = 0; v < kVectors; ++v) windows[v].join(load(joined + at + v * kLanes));
+  for (int v = 0; v < kVectors; ++v)
+    results[v] = windows[v].result(load(pool.column_counts + n + v * kLanes) * by_rows);
 }
 
 /// Pool windows that are a column apart: vectors of the row of totals combine the columns of neighbouring windows.
@@ -546,16 +575,21 @@ template <class F>
 void pool_near(const Pool& pool, const float* in, float* out, int64_t plane, int64_t row, float* joined) {
   const RowsUnder under{seen(pool, 0, plane), seen(pool, 1, row)};
   join_padded<F>(pool, in, under, joined);
-  const int64_t all = counted(pool, 0, plane) * counted(pool, 1, row), step = pool.dilation[2] * pool.inner;
+  const int64_t all = counted(pool, 0, plane) * counted(pool, 1, row), end = pool.places[2] * pool.inner;
   const bool is_max = pool.kind == PoolKind::max;
   const Vec by_rows = broadcast(is_max ? float(under.count() > 0) : float(all > 1 ? all : 1));
   IntVec suspected = {};
-  for (int64_t n = 0, end = pool.places[2] * pool.inner; n < end; n += kLanes) {
-    F window;
-    for (int64_t k = 0; k < pool.size[2]; ++k) window.join(load(joined + n + k * step));
-    const Vec results = window.result(load(pool.column_counts + n) * by_rows);
-    suspected |= n + kLanes <= end ? suspects<F>(results) : suspects<F>(results) & first_lanes(end - n);
-    store_some(out + n, results, end - n);
+  int64_t n = 0;
+  for (; n + kGroup * kLanes <= end; n += kGroup * kLanes) {
+    Vec results[kGroup];
+    join_near<F>(pool, joined, n, by_rows, results);
+    for (int v = 0; v < kGroup; ++v) suspected |= suspects<F>(results[v]), store(out + n + v * kLanes, results[v]);
+  }
+  for (; n < end; n += kLanes) {
+    Vec results[1];
+    join_near<F>(pool, joined, n, by_rows, results);
+    suspected |= suspects<F>(results[0]) & first_lanes(end - n);
+    store_some(out + n, results[0], end - n);
   }
   if (__builtin_expect(any_lane(suspected), 0)) mend_row<F>(pool, in, out, plane, row);
 }

@@ -67,7 +67,7 @@ static inline int64_t reach_of(const Pool& pool) { return (pool.size[2] - 1) * p
 /// Return whether the windows of a row of floats are a column apart, so that vectors combine neighbouring windows. They
 /// need a row with its padding, which must not be much longer than the image.
 static inline bool has_near_windows(const Pool& pool) {
-  const bool is_row = pool.inner == 16 || (pool.inner == 1 && pool.places[2] >= 4);
+  const bool is_row = (pool.inner == 16 || pool.inner == 1) && pool.places[2] >= 4;
   return is_row && pool.stride[2] == 1 && reach_of(pool) <= pool.extent[2] + pool.places[2];
 }
 
