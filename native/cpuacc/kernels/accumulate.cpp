@@ -177,7 +177,8 @@ struct Sums {
   }
 };
 
-constexpr int64_t kSummed = 32;  // columns whose sums are computed at once
+constexpr int64_t kSummed = 32;     // columns whose sums are computed at once
+constexpr int64_t kShortRow = 128;  // shorter rows are not worth so many sums
 
 /// Add `kSummed` columns of up to `Sums<T>::kMostRows` rows.
 template <class T>
@@ -189,9 +190,18 @@ void add_columns(const T* in, int64_t rows, int64_t inner, uint64_t* totals) {
   for (int64_t c = 0; c < kSummed; ++c) totals[c] += Sums<T>::widened(sums[c]);
 }
 
+/// Return the sum of a few adjacent elements.
+template <class T>
+uint64_t sum_of_few(const T* in, int64_t count) {
+  uint64_t sum = 0;
+  for (int64_t n = 0; n < count; ++n) sum += uint64_t(int64_t(in[n]));
+  return sum;
+}
+
 /// Return the sum of adjacent elements.
 template <class T>
 uint64_t sum_of_row(const T* in, int64_t extent) {
+  if (extent < kShortRow) return sum_of_few(in, extent);
   uint64_t totals[kSummed] = {}, sum = 0;
   int64_t n = 0;
   while (n + kSummed <= extent) {
@@ -200,8 +210,7 @@ uint64_t sum_of_row(const T* in, int64_t extent) {
     n += some * kSummed;
   }
   for (uint64_t total : totals) sum += total;
-  for (; n < extent; ++n) sum += uint64_t(int64_t(in[n]));
-  return sum;
+  return sum + sum_of_few(in + n, extent - n);
 }
 
 /// Write the quotient of a sum, truncated.
