@@ -15,7 +15,7 @@ from interposer.backends.engines.engine_options import Option, chosen
 from interposer.backends.engines.memory import shareable
 from interposer.core.errors import InvalidArgumentError
 from interposer.core.types import DataType
-from interposer.ops import BidirectionalSequenceLstm, Cast, Convolution2d, Floor, OneHot, Reshape
+from interposer.ops import BatchMatMul, BidirectionalSequenceLstm, Cast, Convolution2d, Floor, OneHot, Reshape
 from interposer.testing.conformance import all_cases
 from interposer.testing.known_samples import samples_of
 from tests.backends.engines.adapters import PLACES
@@ -39,6 +39,19 @@ def test_a_rule_gives_its_reason_where_it_holds_and_nothing_elsewhere():
 @pytest.mark.parametrize(("depth", "expected"), [(0, ["ONNX Runtime fails on a depth of 0"]), (1, [])])
 def test_onnx_runtime_is_not_asked_for_vectors_without_elements(depth, expected):
     layer = layer_of(OneHot(depth=depth), ip.TensorInfo((2,), "int64"))
+    assert onnxruntime_rules.RULES.reasons(layer) == expected
+
+
+@pytest.mark.parametrize("dtype", ["uint32", "uint64", "int32"])
+@pytest.mark.parametrize("depth", [0, 3])
+def test_onnx_runtime_is_not_asked_for_empty_sums_of_unsigned_integers(dtype, depth):
+    network = ip.Network()
+    operands = [
+        network.add_input_layer(n, ip.TensorInfo(shape, dtype)) for n, shape in enumerate([(2, depth), (depth, 4)])
+    ]
+    layer = network.add_layer(BatchMatMul(), *operands)
+    refused = dtype.startswith("u") and depth == 0
+    expected = ["ONNX Runtime fails on empty sums of uint32 and uint64"] if refused else []
     assert onnxruntime_rules.RULES.reasons(layer) == expected
 
 

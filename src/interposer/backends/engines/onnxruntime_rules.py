@@ -50,6 +50,7 @@ _DOUBLE: Final = DataType.FLOAT64
 _WRAPPED: Final = frozenset(
     {DataType.UINT8, DataType.UINT16, DataType.UINT32, DataType.UINT64, DataType.INT8, DataType.INT16}
 )
+_WIDE_UNSIGNED: Final = frozenset({DataType.UINT32, DataType.UINT64})
 _IN_FLOAT32: Final = frozenset({ActivationFunction.GELU_TANH, ActivationFunction.SHRINK})
 
 
@@ -92,8 +93,12 @@ def _is_whole(mask: TensorInfo, inputs: Infos, past: TensorInfo | None) -> bool:
 
 @RULES(BatchMatMul)
 def _nothing_to_sum(op: BatchMatMul, inputs: Infos, outputs: Outputs) -> str | None:
-    has_empty_sum = any(info is not None and info.is_quantized and info.num_elements == 0 for info in inputs)
-    return "ONNX Runtime returns wrong values for empty sums of quantized products" if has_empty_sum else None
+    empty = [info for info in inputs if info is not None and info.num_elements == 0]
+    if any(info.is_quantized for info in empty):
+        return "ONNX Runtime returns wrong values for empty sums of quantized products"
+    if any(info.dtype in _WIDE_UNSIGNED for info in empty):
+        return "ONNX Runtime fails on empty sums of uint32 and uint64"
+    return None
 
 
 @RULES(Cast)
