@@ -175,6 +175,8 @@ void lower_affine(const Node& node, Builder& builder) {
 // ---- RoiAlign -------------------------------------------------------------------------------------------------------
 
 constexpr int64_t kMostSamples = 1 << 20;  // of a bin along one axis, if their number follows from its size
+constexpr char kUnsampled[] =
+    "a region cannot be sampled: it is not finite, or a bin has more than 2**20 rows or columns";
 
 /// The rules of one axis: bins, samples of each bin (0: as many as the bin has cells), and the size of the images.
 struct AxisRules {
@@ -276,7 +278,7 @@ struct Regions {
     if (image < 0 || image >= images) return run.fail(2, number, image, 0, images - 1);
     const Sampling columns = sampling_of(across, box[0] * across.scale, box[2] * across.scale);
     const Sampling rows = sampling_of(down, box[1] * down.scale, box[3] * down.scale);
-    if (rows.count < 0 || columns.count < 0) return run.fail(1, 4 * number, "a region is too large to be sampled");
+    if (rows.count < 0 || columns.count < 0) return run.fail(1, 4 * number, kUnsampled);
     BinWeights *vertical = reinterpret_cast<BinWeights*>(scratch), *horizontal = vertical + down.bins;
     float* memory = reinterpret_cast<float*>(horizontal + across.bins);
     if (!largest) memory = weigh(across, columns, horizontal, weigh(down, rows, vertical, memory));
