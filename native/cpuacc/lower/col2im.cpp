@@ -12,7 +12,7 @@ namespace cpuacc {
 namespace {
 
 constexpr size_t kAxes = 3;                       // spatial axes; images have one plane
-constexpr int64_t kShortRow = 16;                 // fewer places along the last axis are added by a list
+constexpr int64_t kShortRow = 5;                  // fewer places along the last axis are added by a list
 constexpr int64_t kMostListed = 1 << 14;          // elements of a column in this list
 constexpr int64_t kMaxNumber = int64_t{1} << 31;  // largest stride, dilation and padding
 
