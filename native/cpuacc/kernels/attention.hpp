@@ -171,7 +171,7 @@ __attribute__((noinline)) void attend_visible_keys(const AttentionHead& h, const
   const uint8_t* shown =
       run.mask && h.mask_is_bool ? static_cast<const uint8_t*>(run.mask) + row * h.mask_row : nullptr;
   const float* added = run.mask && !h.mask_is_bool ? static_cast<const float*>(run.mask) + row * h.mask_row : nullptr;
-  const float* query = run.query + row * h.query_row;
+  const float *query = run.query + row * h.query_row, query_scale = h.query_scale * run.factor;
   auto is_seen = [&](int64_t k) {
     return (!shown || shown[k * h.mask_key]) && (!added || added[k * h.mask_key] != -__builtin_inff());
   };
@@ -180,7 +180,7 @@ __attribute__((noinline)) void attend_visible_keys(const AttentionHead& h, const
     if (!is_seen(k)) continue;
     float x = 0;
     for (int n = 0; n < h.size; ++n)
-      x += query[n * h.query_element] * h.query_scale * run.key[k * h.key_row + n * h.key_element];
+      x += query[n * h.query_element] * query_scale * run.key[k * h.key_row + n * h.key_element];
     x *= h.scale;
     if (h.cap != 0) x = h.cap * tanhf(x / h.cap);
     if (added) x += added[k * h.mask_key];
@@ -203,6 +203,7 @@ __attribute__((noinline)) void attend_visible_keys(const AttentionHead& h, const
 void attention(const AttentionHead& h, const AttentionOperands& run, float* out, float* scratch, int first, int last,
                bool same_head) {
   const int key_blocks = (h.keys + 15) / 16, value_blocks = (h.value_size + 15) / 16, most = h.rows;
+  const float query_scale = h.query_scale * run.factor;
   float* keys = scratch;
   float* values = keys + int64_t{key_blocks} * 16 * h.size;
   float* queries = values + int64_t{value_blocks} * 16 * h.keys;
@@ -226,8 +227,8 @@ void attention(const AttentionHead& h, const AttentionOperands& run, float* out,
   for (int row = first; row < last; row += most) {
     const int rows = last - row < most ? last - row : most;
     pack_rows(left, run.query + row * h.query_row, rows, queries, int64_t{rows} * 16);
-    for (int n = 0; n < rows * ((h.size + 15) / 16) * 16 && h.query_scale != 1; n += kLanes)
-      store(queries + n, load(queries + n) * h.query_scale);
+    for (int n = 0; n < rows * ((h.size + 15) / 16) * 16 && query_scale != 1; n += kLanes)
+      store(queries + n, load(queries + n) * query_scale);
     gemm({h.size, key_blocks, keys, run.zeros, nothing}, queries, int64_t{rows} * 16, scores,
          {int64_t{rows} * 16, 0, 16}, nullptr, {0, rows, 0, key_blocks});
     clear_padding(h, scores + int64_t{key_blocks - 1} * rows * 16, rows);
@@ -424,8 +425,9 @@ void attend_few(const AttentionHead& h, const AttentionOperands* heads, float* c
   memset(queries, 0, sizeof(float) * static_cast<size_t>(rows * query_step));
   memset(sums, 0, sizeof(float) * static_cast<size_t>(rows * sum_step));
   for (int r = 0; r < rows; ++r) {
-    const float* from = heads[r / h.queries].query + r % h.queries * h.query_row;
-    for (int n = 0; n < h.size; ++n) queries[r * query_step + n] = from[n * h.query_element] * h.query_scale;
+    const AttentionOperands& run = heads[r / h.queries];
+    const float *from = run.query + r % h.queries * h.query_row, query_scale = h.query_scale * run.factor;
+    for (int n = 0; n < h.size; ++n) queries[r * query_step + n] = from[n * h.query_element] * query_scale;
   }
   int r = 0;
   for (; r + 4 <= rows; r += 4)

@@ -46,6 +46,7 @@ struct AttentionOperands {
   const void* term[kMaxScoreTerms];
   const float *past_key, *past_value;
   const float* sink;  // the score of one more key, which every query sees and whose value is zero; nullptr if absent
+  float factor = 1;   // of the scores of this head
 };
 
 /// The largest number of queries of `attend_few`.

@@ -30,11 +30,9 @@ struct Place {
   bool keeps_cache;                                          // it is the first head with its keys
   float factor;                                              // of the scores of this head
 
-  /// Return whether two heads of a sequence read the same rows and have the same factor. Caches may share their new
-  /// rows and differ in the past.
+  /// Return whether two heads of a sequence read the same rows. Caches may share their new rows and differ in the past.
   bool same_keys(const Place& other) const {
-    return key == other.key && value == other.value && past_key == other.past_key && past_value == other.past_value &&
-           factor == other.factor;
+    return key == other.key && value == other.value && past_key == other.past_key && past_value == other.past_value;
   }
 };
 
@@ -86,7 +84,8 @@ AttentionOperands operands_of(const State& state, const Step& step, const Run& r
                              {},
                              nullptr,
                              nullptr,
-                             nullptr};
+                             nullptr,
+                             place.factor};
   if (state.sink != 0) operands.sink = run.at<float>(step.in[state.sink]) + n % f.heads;
   if (step.in[3])
     operands.mask = run.at<char>(step.in[3]) + place.mask * (f.head.mask_is_bool ? 1 : int64_t(sizeof(float)));
@@ -113,13 +112,6 @@ Range seen_keys(const AttentionHead& h, const AttentionOperands& operands) {
   return begin < end ? Range{begin, end} : Range{0, 1};
 }
 
-/// The parameters of a head, with its own factor of the scores.
-AttentionHead parameters_of(const Fused& fused, int64_t head) {
-  AttentionHead parameters = fused.head;
-  parameters.scale *= fused.places[size_t(head)].factor;
-  return parameters;
-}
-
 /// Leave out keys before and after those that any query sees. The keys of a cache may be many more.
 void crop(AttentionHead& h, AttentionOperands* heads, int64_t count) {
   if (!h.excludes || h.terms || h.past > 0 || h.keys == 0) return;
@@ -143,7 +135,7 @@ void run_attention(const Step& step, const Run& run, int part, int parts) {
   for (int64_t n = range.first; n < range.last; ++n) {
     int64_t head = n / state.chunks, chunk = n % state.chunks;
     AttentionOperands operands = operands_of(state, step, run, head);
-    AttentionHead size = parameters_of(f, head);
+    AttentionHead size = f.head;
     crop(size, &operands, 1);
     Range rows = split(f.head.queries, int(chunk), int(state.chunks));
     bool same = operands.key == last_key && operands.value == last_value;
@@ -180,7 +172,7 @@ void run_few_queries(const Step& step, const Run& run, int part, int parts) {
       heads[head - group.first] = operands_of(state, step, run, head);
       outs[head - group.first] = run.at<float>(step.out[0]) + state.fused.places[size_t(head)].out;
     }
-    AttentionHead size = parameters_of(state.fused, group.first);
+    AttentionHead size = state.fused.head;
     crop(size, heads, group.last - group.first);
     state.kernels->attend_few(size, heads, outs, int(group.last - group.first), run.part_scratch<float>(part));
     const Place& first = state.fused.places[size_t(group.first)];
@@ -638,7 +630,7 @@ bool set_factors(const Graph& graph, const Scores& scores, Fused* fused) {
   const UnalignedFloats values = graph[scores.factors].floats();
   for (size_t n = 0; n < offsets.size(); ++n) {
     const float factor = fused->places[n].factor = values[offsets[n]];
-    if (!std::isnormal(float(scores.scale) * factor)) return false;
+    if (!(std::fabs(factor) > 1e-15f && std::fabs(factor) < 1e15f)) return false;  // queries are multiplied by it
   }
   return true;
 }

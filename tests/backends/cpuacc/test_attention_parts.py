@@ -113,6 +113,20 @@ def test_one_factor_for_each_head_and_rows_of_length_one_are_taken_too(rank: int
     assert {"attention", "L2Normalization"} >= kernels_of(network)
 
 
+@pytest.mark.parametrize("queries", [1, 2, 40])
+def test_heads_with_factors_of_their_own_may_share_their_keys(queries: int) -> None:
+    network = ip.Network("shared keys")
+    query = network.add_input_layer(0, TensorInfo((2, 4, queries, 6)), name="query")
+    key, value = (network.add_input_layer(n, TensorInfo((2, 1, 9, 6)), name=f"x{n}") for n in (1, 2))
+    scores = network.add_layer(BatchMatMul(transpose_y=True), query, key)
+    factors = network.add_constant_layer(np.float32([0.5, 0.5, -2, 7]).reshape(4, 1, 1))
+    soft = network.add_layer(Softmax(), network.add_layer(Multiplication(), scores, factors))
+    network.add_output_layer(0, network.add_layer(BatchMatMul(), soft, value))
+
+    assert_alike(network)
+    assert kernels_of(network) == {"attention"}
+
+
 def test_heads_that_are_merged_after_the_softmax_are_taken_too() -> None:
     network = ip.Network("contractions")
     query, key, value = (network.add_input_layer(n, TensorInfo((2, 3, 9, 6)), name=f"x{n}") for n in range(3))
