@@ -404,7 +404,7 @@ template <class T> struct Abs { static T of(T x) { return x < 0 ? Neg<T>::of(x) 
 template <class T> struct Sign { static T of(T x) { return T((x > 0) - (x < 0)); } };
 template <class T> struct Square { static T of(T x) { return Mul<T>::of(x, x); } };
 template <class T> struct Same { static T of(T x) { return x; } };
-template <class T> struct Reciprocal { static T of(T x) { return x == 1 || x == T(-1) ? x : T(0); } };
+template <class T> struct Reciprocal { static T of(T x) { return x == 1 || (T(-1) < 0 && x == T(-1)) ? x : T(0); } };
 template <class T> struct Not { static T of(T x) { return T(~x); } };
 struct LogicalNot { static uint8_t of(uint8_t x) { return x == 0; } };
 template <class T> struct IsNan { static uint8_t of(T x) { return x != x; } };

@@ -47,6 +47,15 @@ def test_functions_of_a_number(dtype: type, operation: str) -> None:
     np.testing.assert_array_equal(result[0], expected[0])
 
 
+@pytest.mark.parametrize("dtype", [*TYPES[1:], np.int32, np.int64])
+def test_functions_of_the_ends_of_a_range(dtype: type) -> None:
+    limits, layers = np.iinfo(dtype), Layers()
+    ends = np.array([limits.min, limits.max, limits.max - 1, 0, 1, 2] * 7, dtype)
+    for operation in ("ABS", "NEG", "SIGN", "SQUARE", "RECIPROCAL"):
+        layers.add(operation, ElementwiseUnary(operation=UnaryOperation[operation]), [ends])
+    layers.assert_like_the_reference()
+
+
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.int32])
 @pytest.mark.parametrize("operation", ["DIV", "FLOOR_DIV", "MOD", "FMOD"])
 def test_quotients_by_powers_of_two(dtype: type, operation: str) -> None:
