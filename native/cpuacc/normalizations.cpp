@@ -50,10 +50,11 @@ int base_of_mean(const Graph& graph, int tensor, int* first) {
   return last && graph[tensor].rank() == in.rank() && in.elements() > 0 ? int(node->inputs[0]) : -1;
 }
 
-/// Return x if a tensor is x + a constant number, which `number` receives; otherwise -1.
-int base_of_sum(const Graph& graph, int tensor, double* number) {
+/// Return x if a tensor is computed by this operation from x and a constant number, which `number` receives; otherwise
+/// -1.
+int base_beside_number(const Graph& graph, int tensor, const char* type, const char* operation, double* number) {
   const Node* node = producer_of(graph, tensor);
-  if (!node || !is_operation(*node, "Addition", "ADD")) return -1;
+  if (!node || !is_operation(*node, type, operation)) return -1;
   for (size_t n : {0, 1}) {
     const Tensor& constant = *graph.in(*node, n);
     if (!constant.is_constant() || !is_f32(constant) || constant.elements() != 1) continue;
@@ -92,7 +93,7 @@ struct Measure {
 };
 
 bool find_measure(const Graph& graph, int tensor, Measure* measure) {
-  const int mean = base_of_sum(graph, tensor, &measure->eps);
+  const int mean = base_beside_number(graph, tensor, "Addition", "ADD", &measure->eps);
   const int square = mean < 0 ? -1 : base_of_mean(graph, mean, &measure->first);
   measure->base = square < 0 ? -1 : base_of_square(graph, square);
   return measure->base >= 0 && measure->eps >= 0;
@@ -199,19 +200,6 @@ int base_of_length(const Graph& graph, int tensor) {
   return is_last && graph[tensor].rank() == in.rank() ? int(node->inputs[0]) : -1;
 }
 
-/// Return x if a tensor is the larger of x and a constant number, which `number` receives; otherwise -1.
-int base_of_maximum(const Graph& graph, int tensor, double* number) {
-  const Node* node = producer_of(graph, tensor);
-  if (!node || !is_operation(*node, "Maximum", "MAX")) return -1;
-  for (size_t n : {0, 1}) {
-    const Tensor& constant = *graph.in(*node, n);
-    if (!constant.is_constant() || !is_f32(constant) || constant.elements() != 1) continue;
-    *number = double(*constant.values<float>());
-    return graph[node->inputs[1 - n]].shape == graph[tensor].shape ? int(node->inputs[1 - n]) : -1;
-  }
-  return -1;
-}
-
 /// Replace a division of rows by their lengths, which may be at least eps and broadcast to the shape of the rows.
 bool fuse_length(Graph& graph, const Node& node, const Settings& settings) {
   if (!is_operation(node, "Division", "DIV") || !is_f32(graph.out(node))) return false;
@@ -220,7 +208,7 @@ bool fuse_length(Graph& graph, const Node& node, const Settings& settings) {
   if (const Node* broadcast = producer_of(graph, length); broadcast && broadcast->type == "BroadcastTo")
     length = broadcast->inputs[0];
   double eps = 0;
-  if (const int within = base_of_maximum(graph, length, &eps); within >= 0) length = within;
+  if (const int within = base_beside_number(graph, length, "Maximum", "MAXIMUM", &eps); within >= 0) length = within;
   if (base_of_length(graph, length) != x || graph[x].shape != graph.out(node).shape) return false;
   if (eps != 0 && !(eps > 0 && std::isnormal(float(eps * eps)))) return false;
   Node by = node;

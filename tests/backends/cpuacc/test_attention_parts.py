@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 import interposer as ip
+from interposer.core.schema import Op
 from interposer.core.types import Array, TensorInfo
 from interposer.ops import (
     Addition,
     Attention,
     BatchMatMul,
+    BinaryOperation,
     Division,
+    ElementwiseBinary,
     Maximum,
     Multiplication,
     Reduce,
@@ -90,13 +93,14 @@ def test_scaled_operands_and_one_head_are_taken_too() -> None:
 
 @pytest.mark.parametrize("queries", [3, 40])
 @pytest.mark.parametrize("rank", [4, 5])
-def test_one_factor_for_each_head_and_rows_of_length_one_are_taken_too(rank: int, queries: int) -> None:
+@pytest.mark.parametrize("larger", [Maximum(), ElementwiseBinary(BinaryOperation.MAXIMUM)])
+def test_one_factor_for_each_head_and_rows_of_length_one_are_taken_too(larger: Op, rank: int, queries: int) -> None:
     network = ip.Network("cosine attention")
     query, key, value = (network.add_input_layer(n, TensorInfo((2, 3, queries, 6)), name=f"x{n}") for n in range(3))
     least = network.add_constant_layer(np.float32([1e-12]))
     for_rows = Reduce(operation=ReduceOperation.L2, axis=(-1,), keep_dims=True)
     query, key = (
-        network.add_layer(Division(), x, network.add_layer(Maximum(), network.add_layer(for_rows, x), least))
+        network.add_layer(Division(), x, network.add_layer(larger, network.add_layer(for_rows, x), least))
         for x in (query, key)
     )
     scores = network.add_layer(BatchMatMul(transpose_y=True), query, key)
