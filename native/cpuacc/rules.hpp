@@ -38,6 +38,21 @@ inline Refusal without_posts(const Graph&, const Node& node, const Settings&) {
   return node.posts.empty() ? taken() : refused("takes no post-ops");
 }
 
+/// Return `choose(item)`, where the item is an unsigned integer of `size` bytes: 1, 2, 4 or 8.
+template <class Choose>
+auto by_item_size(int64_t size, Choose choose) {
+  switch (size) {
+    case 1:
+      return choose(uint8_t{});
+    case 2:
+      return choose(uint16_t{});
+    case 4:
+      return choose(uint32_t{});
+    default:
+      return choose(uint64_t{});
+  }
+}
+
 /// Normalize an axis that may be negative, counted from the end.
 inline int axis_of(int64_t axis, int rank) { return int(axis < 0 ? axis + rank : axis); }
 

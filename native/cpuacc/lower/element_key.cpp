@@ -1,5 +1,7 @@
 #include "cpuacc/lower/element_key.hpp"
 
+#include "cpuacc/rules.hpp"
+
 namespace cpuacc {
 
 ElementKeys::ElementKeys(const Tensor& tensor) : item_size_(int64_t(ipr::item_size(tensor.dtype))) {
@@ -73,16 +75,7 @@ void ElementKeys::each(const Bits* from, int64_t step, int64_t count, uint64_t* 
 }
 
 void ElementKeys::all(const void* from, int64_t step, int64_t count, uint64_t* to) const {
-  switch (item_size_) {
-    case 1:
-      return each(static_cast<const uint8_t*>(from), step, count, to);
-    case 2:
-      return each(static_cast<const uint16_t*>(from), step, count, to);
-    case 4:
-      return each(static_cast<const uint32_t*>(from), step, count, to);
-    default:
-      return each(static_cast<const uint64_t*>(from), step, count, to);
-  }
+  by_item_size(item_size_, [&](auto item) { each(static_cast<const decltype(item)*>(from), step, count, to); });
 }
 
 }  // namespace cpuacc

@@ -91,16 +91,7 @@ struct NonZeros {
 
   static void run(const Step& step, const Run& run, int, int) {
     const NonZeros& self = step.as<NonZeros>();
-    switch (self.item_size) {
-      case 1:
-        return self.all<uint8_t>(step, run);
-      case 2:
-        return self.all<uint16_t>(step, run);
-      case 4:
-        return self.all<uint32_t>(step, run);
-      default:
-        return self.all<uint64_t>(step, run);
-    }
+    by_item_size(self.item_size, [&](auto item) { self.all<decltype(item)>(step, run); });
   }
 };
 

@@ -107,10 +107,7 @@ struct Hot {
   }
 
   Step::Function function() const {
-    return item_size == 1   ? run<uint8_t>
-           : item_size == 2 ? run<uint16_t>
-           : item_size == 4 ? run<uint32_t>
-                            : run<uint64_t>;
+    return by_item_size(item_size, [](auto item) -> Step::Function { return run<decltype(item)>; });
   }
 };
 

@@ -37,10 +37,7 @@ struct Products {
   }
 
   void turn(const void* from, void* to) const {
-    size == 1   ? turn<uint8_t>(from, to)
-    : size == 2 ? turn<uint16_t>(from, to)
-    : size == 4 ? turn<uint32_t>(from, to)
-                : turn<uint64_t>(from, to);
+    by_item_size(size, [&](auto item) { turn<decltype(item)>(from, to); });
   }
 
   /// The second operand of matrix `n`, as the kernel reads it; a turned one is in `scratch`.

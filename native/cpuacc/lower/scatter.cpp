@@ -263,16 +263,7 @@ struct GatherElements {
   static void run(const Step& step, const Run& run, int part, int parts) {
     const GatherElements& self = step.as<GatherElements>();
     const Range range = split(self.count, part, parts);
-    switch (self.item_size) {
-      case 1:
-        return self.pick<uint8_t>(step, run, range);
-      case 2:
-        return self.pick<uint16_t>(step, run, range);
-      case 4:
-        return self.pick<uint32_t>(step, run, range);
-      default:
-        return self.pick<uint64_t>(step, run, range);
-    }
+    by_item_size(self.item_size, [&](auto item) { self.pick<decltype(item)>(step, run, range); });
   }
 };
 
@@ -348,16 +339,7 @@ Write writer_of(Combine combine) {
 }
 
 Write copier(uint64_t item_size) {
-  switch (item_size) {
-    case 1:
-      return write<Combine::update, uint8_t>;
-    case 2:
-      return write<Combine::update, uint16_t>;
-    case 4:
-      return write<Combine::update, uint32_t>;
-    default:
-      return write<Combine::update, uint64_t>;
-  }
+  return by_item_size(int64_t(item_size), [](auto item) -> Write { return write<Combine::update, decltype(item)>; });
 }
 
 /// nullptr if elements of this dtype are not combined this way.
@@ -479,10 +461,7 @@ struct ScatterRows {
   /// The function for indices that are data.
   Step::Function function() const {
     if (!copies || inner != 1) return run;
-    return item_size == 1   ? run_items<uint8_t>
-           : item_size == 2 ? run_items<uint16_t>
-           : item_size == 4 ? run_items<uint32_t>
-                            : run_items<uint64_t>;
+    return by_item_size(item_size, [](auto item) -> Step::Function { return run_items<decltype(item)>; });
   }
 
   static void run_stretches(const Step& step, const Run& run, int part, int parts) {
@@ -553,10 +532,7 @@ struct ScatterElements {
 
   Step::Function function(Combine combine) const {
     if (combine != Combine::update) return run;
-    return item_size == 1   ? replace<uint8_t>
-           : item_size == 2 ? replace<uint16_t>
-           : item_size == 4 ? replace<uint32_t>
-                            : replace<uint64_t>;
+    return by_item_size(item_size, [](auto item) -> Step::Function { return replace<decltype(item)>; });
   }
 
   static void run(const Step& step, const Run& run, int, int) {
