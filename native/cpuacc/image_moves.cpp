@@ -99,18 +99,19 @@ bool move_reshapes(Graph& graph, const Settings&) {
   return changed;
 }
 
-/// The number of channels of whole blocks that a depthwise convolution with channels first has, each computed from the
-/// one at its position; 0 for other nodes.
-int64_t whole_channels(const Graph& graph, const Node& node) {
-  if (node.type != "DepthwiseConvolution2d" || node.text("data_layout") != "NCHW" || !is_f32(graph.out(node))) return 0;
+/// Return whether a node is a depthwise convolution with channels first, which fill blocks, each computed from the one
+/// at its position.
+bool convolves_whole_blocks(const Graph& graph, const Node& node) {
+  if (node.type != "DepthwiseConvolution2d" || node.text("data_layout") != "NCHW" || !is_f32(graph.out(node)))
+    return false;
   const bool has_residual = node.inputs.size() > 3;
   const int64_t channels = graph.out(node).extent(1);
-  return !has_residual && graph.in(node, 0)->extent(1) == channels && channels % kBlock == 0 ? channels : 0;
+  return !has_residual && graph.in(node, 0)->extent(1) == channels && channels % kBlock == 0;
 }
 
 /// Let a depthwise convolution between two transpositions compute images with channels last.
 bool leave_channels_last(Graph& graph, const Node& node, const Settings& settings) {
-  if (whole_channels(graph, node) == 0) return false;
+  if (!convolves_whole_blocks(graph, node)) return false;
   const int producer = graph[node.inputs[0]].producer, user = only_user(graph, node);
   if (producer < 0 || user < 0) return false;
   const Node &before = graph.nodes[size_t(producer)], &after = graph.nodes[size_t(user)];

@@ -103,6 +103,13 @@ CPUACC_INLINE void depthwise_tile(const DepthwiseRow& d, int kernel_height, int 
 
 constexpr int kMostOutputs = kRegisters == 32 ? 14 : 7;
 
+/// A table of the functions for 1 to 14 outputs, which begins with none.
+#define CPUACC_UP_TO_14(function)                                                                                    \
+  {                                                                                                                  \
+    nullptr, function(1), function(2), function(3), function(4), function(5), function(6), function(7), function(8), \
+        function(9), function(10), function(11), function(12), function(13), function(14)                            \
+  }
+
 template <int kWindow, int kStride, int kOut>
 __attribute__((noinline)) void depthwise_columns(const DepthwiseRow& d, int kernel_height, int x) {
   for (int v = 0; v < d.lanes; v += kLanes) depthwise_tile<kWindow, kStride, kOut>(d, kernel_height, x, v);
@@ -112,21 +119,7 @@ using DepthwiseColumns = void (*)(const DepthwiseRow&, int kernel_height, int x)
 
 #define CPUACC_OUTPUTS(n) depthwise_columns<kWindow, kStride, (n <= kMostOutputs ? n : 1)>
 template <int kWindow, int kStride>
-constexpr DepthwiseColumns kDepthwiseColumns[15] = {nullptr,
-                                                    CPUACC_OUTPUTS(1),
-                                                    CPUACC_OUTPUTS(2),
-                                                    CPUACC_OUTPUTS(3),
-                                                    CPUACC_OUTPUTS(4),
-                                                    CPUACC_OUTPUTS(5),
-                                                    CPUACC_OUTPUTS(6),
-                                                    CPUACC_OUTPUTS(7),
-                                                    CPUACC_OUTPUTS(8),
-                                                    CPUACC_OUTPUTS(9),
-                                                    CPUACC_OUTPUTS(10),
-                                                    CPUACC_OUTPUTS(11),
-                                                    CPUACC_OUTPUTS(12),
-                                                    CPUACC_OUTPUTS(13),
-                                                    CPUACC_OUTPUTS(14)};
+constexpr DepthwiseColumns kDepthwiseColumns[15] = CPUACC_UP_TO_14(CPUACC_OUTPUTS);
 #undef CPUACC_OUTPUTS
 
 template <int kWindow, int kStride>
@@ -191,22 +184,9 @@ using AnyDepthwise = void (*)(const DepthwiseRow&, const Depthwise&, int x, int 
 
 #define CPUACC_OUTPUTS(n) depthwise_any<kStride, (n <= kMostOutputs ? n : 1)>
 template <int kStride>
-constexpr AnyDepthwise kAnyDepthwise[15] = {nullptr,
-                                            CPUACC_OUTPUTS(1),
-                                            CPUACC_OUTPUTS(2),
-                                            CPUACC_OUTPUTS(3),
-                                            CPUACC_OUTPUTS(4),
-                                            CPUACC_OUTPUTS(5),
-                                            CPUACC_OUTPUTS(6),
-                                            CPUACC_OUTPUTS(7),
-                                            CPUACC_OUTPUTS(8),
-                                            CPUACC_OUTPUTS(9),
-                                            CPUACC_OUTPUTS(10),
-                                            CPUACC_OUTPUTS(11),
-                                            CPUACC_OUTPUTS(12),
-                                            CPUACC_OUTPUTS(13),
-                                            CPUACC_OUTPUTS(14)};
+constexpr AnyDepthwise kAnyDepthwise[15] = CPUACC_UP_TO_14(CPUACC_OUTPUTS);
 #undef CPUACC_OUTPUTS
+#undef CPUACC_UP_TO_14
 
 /// Compute a row for any window, stride and dilation, segment by segment.
 inline void depthwise_row_any(const DepthwiseRow& d, const Depthwise& c) {

@@ -194,22 +194,37 @@ bool any_left_range(const float* results, int64_t count) {
   return any != 0;
 }
 
+/// The rows of the image under the windows of one row of the result.
+struct RowsUnder {
+  Seen planes, rows;
+  int64_t count() const { return planes.count() * rows.count(); }
+
+  /// Call `function` with the address of each.
+  template <class T, class Function>
+  __attribute__((always_inline)) void each(const Pool& pool, const T* in, const Function& function) const {
+    for (int64_t z = planes.first; z < planes.end; ++z)
+      for (int64_t y = rows.first; y < rows.end; ++y) {
+        int64_t at = (planes.start + z * pool.dilation[0]) * pool.extent[1] + rows.start + y * pool.dilation[1];
+        function(in + at * pool.extent[2] * pool.inner);
+      }
+  }
+};
+
 /// Combine the rows under the windows of one row of the result into one row.
 template <class T, class F>
-void join_rows(const Pool& pool, const T* in, const Seen& planes, const Seen& rows, typename F::Total* joined) {
+void join_rows(const Pool& pool, const T* in, const RowsUnder& under, typename F::Total* joined) {
   const int64_t width = pool.extent[2] * pool.inner;
-  if (planes.count() * rows.count() == 0)
+  if (under.count() == 0)
     for (int64_t n = 0; n < width; ++n) joined[n] = F::start();
   bool is_first = true;
-  for (int64_t z = planes.first; z < planes.end; ++z)
-    for (int64_t y = rows.first; y < rows.end; ++y, is_first = false) {
-      int64_t at = (planes.start + z * pool.dilation[0]) * pool.extent[1] + rows.start + y * pool.dilation[1];
-      const T* from = in + at * width;
-      if (is_first)
-        for (int64_t n = 0; n < width; ++n) joined[n] = F::both(F::start(), from[n]);
-      else
-        for (int64_t n = 0; n < width; ++n) joined[n] = F::both(joined[n], from[n]);
-    }
+  under.each(
+      pool, in, [&](const T* from) __attribute__((always_inline)) {
+        if (is_first)
+          for (int64_t n = 0; n < width; ++n) joined[n] = F::both(F::start(), from[n]);
+        else
+          for (int64_t n = 0; n < width; ++n) joined[n] = F::both(joined[n], from[n]);
+        is_first = false;
+      });
 }
 
 constexpr int64_t kMostChannels = 64;
@@ -440,7 +455,7 @@ void pool_row(const Pool& pool, const void* image, void* result, int64_t plane, 
         mend<F>(pool, in, out, {planes, rows, seen(pool, 2, 0)}, 0, pool.inner, all * counted(pool, 2, 0));
     return;
   }
-  join_rows<T, F>(pool, in, planes, rows, joined);
+  join_rows<T, F>(pool, in, {planes, rows}, joined);
   (pool.inner == 1 ? pool_one_channel<T, F> : pool_channels<T, F>)(pool, in, out, planes, rows, all, joined);
 }
 
@@ -487,6 +502,14 @@ struct LengthOfBlock : LengthOf {
   Vec total = {};
 };
 
+/// What divides the totals of windows with `cells` elements, of which `counted` count. For maxima it is 0 without
+/// elements, else 1.
+template <class F>
+float count_of(int64_t cells, int64_t counted) {
+  if constexpr (std::is_base_of_v<MeanOfFloats, F>) return float(counted > 1 ? counted : 1);
+  return float(cells > 0);
+}
+
 /// Lanes whose sums left the range of float, or may have.
 template <class F>
 CPUACC_INLINE IntVec suspects(Vec results) {
@@ -509,22 +532,6 @@ __attribute__((noinline)) void mend_row(const Pool& pool, const float* in, float
               all * counted(pool, 2, x));
   }
 }
-
-/// The rows of the image under the windows of one row of the result.
-struct RowsUnder {
-  Seen planes, rows;
-  int64_t count() const { return planes.count() * rows.count(); }
-
-  /// Call `function` with the address of each.
-  template <class Function>
-  __attribute__((always_inline)) void each(const Pool& pool, const float* in, const Function& function) const {
-    for (int64_t z = planes.first; z < planes.end; ++z)
-      for (int64_t y = rows.first; y < rows.end; ++y) {
-        int64_t at = (planes.start + z * pool.dilation[0]) * pool.extent[1] + rows.start + y * pool.dilation[1];
-        function(in + at * pool.extent[2] * pool.inner);
-      }
-  }
-};
 
 constexpr int kGroup = 4;  // vectors of a row that are combined at once
 
@@ -576,8 +583,7 @@ void pool_near(const Pool& pool, const float* in, float* out, int64_t plane, int
   const RowsUnder under{seen(pool, 0, plane), seen(pool, 1, row)};
   join_padded<F>(pool, in, under, joined);
   const int64_t all = counted(pool, 0, plane) * counted(pool, 1, row), end = pool.places[2] * pool.inner;
-  const bool is_max = pool.kind == PoolKind::max;
-  const Vec by_rows = broadcast(is_max ? float(under.count() > 0) : float(all > 1 ? all : 1));
+  const Vec by_rows = broadcast(count_of<F>(under.count(), all));
   IntVec suspected = {};
   int64_t n = 0;
   for (; n + kGroup * kLanes <= end; n += kGroup * kLanes) {
@@ -626,12 +632,10 @@ void pool_blocks(const Pool& pool, const float* in, float* out, int64_t plane, i
   const RowsUnder under{seen(pool, 0, plane), seen(pool, 1, row)};
   const int64_t all = counted(pool, 0, plane) * counted(pool, 1, row);
   const Windows whole = whole_windows(pool);
-  const bool is_max = pool.kind == PoolKind::max;
   IntVec suspected = {};
   for (int64_t x = 0; x < pool.places[2];) {
     const Seen columns = seen(pool, 2, x);
-    const int64_t divisor = all * counted(pool, 2, x), cells = under.count() * columns.count();
-    const float counts = is_max ? float(cells > 0) : float(divisor > 1 ? divisor : 1);
+    const float counts = count_of<F>(under.count() * columns.count(), all * counted(pool, 2, x));
     const bool are_together = x >= whole.first && x + kTogether <= whole.end;
     suspected |= are_together ? pool_some<F, kTogether>(pool, in, out + x * 16, under, columns, counts)
                               : pool_some<F, 1>(pool, in, out + x * 16, under, columns, counts);

@@ -591,6 +591,11 @@ bool within_limits(const Graph& graph, std::initializer_list<int> tensors) {
   });
 }
 
+/// Add dimensions of one element in front.
+void extend(StridedView& view, size_t rank) {
+  if (view.dimensions.size() < rank) view.dimensions.insert(view.dimensions.begin(), rank - view.dimensions.size(), {});
+}
+
 /// Set the parameters of the terms, and the offsets of each head in them.
 bool set_terms(const Graph& graph, const Scores& scores, Fused* fused, std::vector<int>* tensors) {
   AttentionHead& head = fused->head;
@@ -598,13 +603,10 @@ bool set_terms(const Graph& graph, const Scores& scores, Fused* fused, std::vect
     MatrixView view;
     StridedView all = view_of(graph, term->tensor);
     const size_t rank = term->scores.size();
-    auto broadcast = [&](StridedView& of) {  // dimensions of one element are added in front
-      if (of.dimensions.size() < rank) of.dimensions.insert(of.dimensions.begin(), rank - of.dimensions.size(), {});
-    };
-    broadcast(all);
+    extend(all, rank);
     if (!view.set(all)) {
       all = plain_view(graph, term->tensor);
-      broadcast(all);
+      extend(all, rank);
       if (!view.set(std::move(all))) return false;
     }
     const Shape batch(term->scores.begin(), term->scores.end() - 2);
@@ -623,8 +625,7 @@ bool set_terms(const Graph& graph, const Scores& scores, Fused* fused, std::vect
 bool set_factors(const Graph& graph, const Scores& scores, Fused* fused) {
   if (scores.factors < 0) return true;
   StridedView view = plain_view(graph, scores.factors);
-  const size_t rank = scores.of_factors.size();
-  view.dimensions.insert(view.dimensions.begin(), rank - view.dimensions.size(), {});
+  extend(view, scores.of_factors.size());
   const std::vector<int64_t> offsets = view.offsets(Shape(scores.of_factors.begin(), scores.of_factors.end() - 2), 2);
   if (offsets.size() != fused->places.size()) return false;
   const UnalignedFloats values = graph[scores.factors].floats();
